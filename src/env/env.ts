@@ -1,0 +1,12 @@
+/** The world Holdfast runs in, injected as one object. Only this folder names node:fs, timers, clocks or randomness. */
+import type { Clock } from './clock.js'
+import type { FileSystem } from './file-system.js'
+import type { LockService } from './lock.js'
+import type { Random } from './random.js'
+
+export interface Env {
+  readonly files: FileSystem
+  readonly clock: Clock
+  readonly random: Random
+  readonly locks: LockService
+}
