@@ -7,8 +7,8 @@ export interface Clock {
   now(): number
   /** ms since an arbitrary start. Never goes back. */
   monotonic(): number
-  /** Calls `callback` once after `delayMs`. Does not keep the process alive. The result cancels it. */
-  after(delayMs: number, callback: () => void): () => void
+  /** Calls `callback` once after `delayMs`. Keeps the process alive only with `keepAlive`. The result cancels it. */
+  after(delayMs: number, callback: () => void, keepAlive?: boolean): () => void
   /** Lets other work run: the end of a slice of background work. */
   yield(): Promise<void>
 }
@@ -18,10 +18,10 @@ const MAX_TIMER_MS = 2 ** 31 - 1
 export const nodeClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
-  after(delayMs, callback) {
+  after(delayMs, callback, keepAlive = false) {
     // A longer delay than a timer can hold fires early; callers look at the clock again and re-arm.
     const timer = setTimeout(callback, Math.min(Math.max(0, delayMs), MAX_TIMER_MS))
-    timer.unref()
+    if (!keepAlive) timer.unref()
     return () => clearTimeout(timer)
   },
   yield: () => new Promise((resolve) => setImmediate(resolve)),

@@ -1,5 +1,8 @@
 /** The public types of frontier and queue: options, requests, results, events. Words are those of docs/architecture.md. */
+import type { AddResult, Counters } from '../engine/events.js'
 import type { Env } from '../env/env.js'
+
+export type { AddResult, Counters, Recovery, StoreEvents } from '../engine/events.js'
 
 /** `process`: a resolved promise survives kill -9. `power`: it survives power loss too (one shared fdatasync). */
 export type Durability = 'process' | 'power'
@@ -92,17 +95,6 @@ export interface AddOptions {
   onInvalid?: 'throw' | 'skip'
 }
 
-export interface AddResult {
-  /** Accepted: they will be handed out. */
-  added: number
-  /** Already seen. */
-  duplicates: number
-  /** Of the added, those that cannot be written to disk. */
-  memoryOnly: number
-  /** Not URLs, skipped. Always 0 with `onInvalid: 'throw'`. */
-  invalid: number
-}
-
 /** What rides in the same atomic commit as the end (or the return) of a job. */
 export interface Settlement {
   /** Durable key/values to set; `undefined` deletes a key. All values together are bounded by 1 MiB. */
@@ -176,6 +168,13 @@ export interface Job<T> extends Lease {
   ack(options?: Settlement): Promise<void>
 }
 
+export interface PushOptions {
+  /** A safe integer; higher is served first. Default 0. */
+  priority?: number
+  /** ms since the epoch before which it is not handed out. */
+  notBefore?: number
+}
+
 export interface TakeOptions {
   /** Most to hand out. Default 1. */
   max?: number
@@ -222,19 +221,6 @@ export interface Stats {
   counters: Counters
 }
 
-export interface Counters {
-  added: number
-  duplicates: number
-  acked: number
-  retried: number
-  buried: number
-  requeued: number
-  /** Leases that a crash ended. */
-  recovered: number
-  /** Leases that ran out. */
-  expired: number
-}
-
 export interface DeadLetter<T> {
   readonly id: number
   readonly reason: string
@@ -246,33 +232,4 @@ export interface DeadLetter<T> {
   /** undefined when the payload cannot be decoded; `raw` then still holds its bytes. */
   readonly payload: T | undefined
   readonly raw: Uint8Array
-}
-
-/** What opening found. */
-export interface Recovery {
-  /** The directory was made by this open. */
-  readonly created: boolean
-  /** Leases of the process before, handed out again. */
-  readonly leases: number
-  /** Bytes of torn tail cut off; 0 after a clean stop or a plain kill between writes. */
-  readonly tornBytes: number
-  /** Journal frames replayed. */
-  readonly frames: number
-  /** Jobs that had used up their attempts and went to the dead letters. */
-  readonly buried: number
-}
-
-export interface StoreEvents {
-  added: [result: AddResult]
-  acked: [id: number]
-  retry: [id: number, delayMs: number, reason: string | undefined]
-  dead: [id: number, reason: string]
-  expired: [id: number]
-  'slot-paused': [slot: string, untilMs: number]
-  /** Nothing ready, but something delayed or leased. */
-  idle: []
-  /** Nothing left at all. */
-  finished: []
-  checkpoint: [info: { generation: number; segments: number; durationMs: number }]
-  warning: [warning: { code: string; message: string }]
 }

@@ -1,0 +1,211 @@
+/**
+ * Encodes new jobs into a batch and remembers what to do in memory once the batch is written, or to take back when it is
+ * not. Fingerprints go into the seen-set at once, so that two adds of one turn meet each other.
+ */
+import type { ByteWriter } from '../bytes/byte-writer.js'
+import { HoldfastError } from '../errors.js'
+import { JOB_PAYLOAD_BYTES_MAX } from '../limits.js'
+import { KIND_MEMORY, KIND_ORDINARY, KIND_START } from '../queue/bucket.js'
+import { type Chunk, JobEntry } from '../queue/job-entry.js'
+import type { Lane } from '../queue/lane.js'
+import { CARRY_READY, FINGERPRINT_BYTES, JOB_SEEN, JOB_START, RECORD_ADD } from '../store/format.js'
+import { writeJobHeader } from '../store/job-record.js'
+import type { StoreState } from './store-state.js'
+
+/** What is the same for every kind of job. */
+export interface JobFields {
+  priority: number
+  start: boolean
+  slot: string
+  /** Wall ms; 0 or past: at once. */
+  due: number
+  /** 16 bytes at `fingerprintAt` of this, or undefined: no identity. Copied. */
+  fingerprint: Uint8Array | undefined
+  /** Refuse it when it was seen. */
+  checkSeen: boolean
+  /** Record it as seen. */
+  recordSeen: boolean
+}
+
+/** Value of a memory-only entry. */
+export interface MemoryJob {
+  readonly payload: unknown
+  readonly fingerprint: Buffer | undefined
+  readonly recordSeen: boolean
+  readonly addedAt: number
+}
+
+const LENGTH_BYTES = 4
+
+export class Adder {
+  added = 0
+  duplicates = 0
+  memoryOnly = 0
+  records = 0
+  private readonly state: StoreState
+  readonly writer: ByteWriter
+  private readonly now: number
+  /** Fingerprints of memory-only jobs that are not done, in hex. */
+  private readonly volatileSeen: Set<string>
+  /** Six numbers and a lane for each job, in columns. */
+  private readonly ids: number[] = []
+  private readonly lanes: Lane[] = []
+  private readonly starts: number[] = []
+  private readonly ends: number[] = []
+  private readonly dues: number[] = []
+  private readonly memoryJobs: JobEntry[] = []
+  private newKeys = Buffer.alloc(0)
+  private newKeyCount = 0
+  private recordStart = 0
+
+  constructor(state: StoreState, writer: ByteWriter, volatileSeen: Set<string>, now: number) {
+    this.state = state
+    this.writer = writer
+    this.volatileSeen = volatileSeen
+    this.now = now
+  }
+
+  /**
+   * Begins a job. False: it is a duplicate, and that was all. True: the payload goes into the writer, then `end`.
+   */
+  begin(job: JobFields): boolean {
+    const { state, writer } = this
+    let flags = job.start ? JOB_START : 0
+    if (job.fingerprint !== undefined) {
+      const isNew = job.recordSeen ? this.see(job.fingerprint) : undefined
+      if (job.checkSeen && (isNew === false || (isNew === undefined && this.isSeen(job.fingerprint)))) {
+        this.duplicates++
+        return false
+      }
+      if (job.checkSeen && this.volatileSeen.size > 0 && this.volatileSeen.has(hex(job.fingerprint))) {
+        if (isNew === true) this.unseeLast(job.fingerprint)
+        this.duplicates++
+        return false
+      }
+      if (isNew === true) flags |= JOB_SEEN
+    }
+    const due = job.due > this.now ? Math.ceil(job.due) : 0
+    const id = state.nextId++
+    const bucket = state.bucket(job.priority, job.start ? KIND_START : KIND_ORDINARY)
+    this.ids.push(id)
+    this.lanes.push(state.ready.lane(bucket, job.slot))
+    this.dues.push(due)
+    writer.u8(RECORD_ADD)
+    writer.varint(due)
+    writer.ensure(LENGTH_BYTES)
+    writer.position += LENGTH_BYTES
+    this.recordStart = writer.length
+    writeJobHeader(writer, flags, id, job.priority, Math.floor(this.now), job.slot, job.fingerprint)
+    return true
+  }
+
+  end(): void {
+    const { writer } = this
+    const length = writer.length - this.recordStart
+    if (length > JOB_PAYLOAD_BYTES_MAX) {
+      throw new HoldfastError(
+        'HOLDFAST_TOO_LARGE',
+        `a job of ${length} bytes is over the limit of ${JOB_PAYLOAD_BYTES_MAX}`,
+      )
+    }
+    // A varint of fixed width, so that the record needs not be moved once its length is known.
+    const at = writer.start + this.recordStart - LENGTH_BYTES
+    const { buffer } = writer
+    buffer[at] = (length & 0x7f) | 0x80
+    buffer[at + 1] = ((length >>> 7) & 0x7f) | 0x80
+    buffer[at + 2] = ((length >>> 14) & 0x7f) | 0x80
+    buffer[at + 3] = (length >>> 21) & 0x7f
+    this.starts.push(this.recordStart)
+    this.ends.push(writer.length)
+    this.added++
+    this.records++
+  }
+
+  /** A job that cannot be written: served from memory, its fingerprint made durable only when it is done. */
+  addInMemory(job: JobFields, payload: unknown): void {
+    const { state } = this
+    const fingerprint = job.fingerprint === undefined ? undefined : Buffer.from(job.fingerprint)
+    if (fingerprint !== undefined && job.checkSeen) {
+      if (this.isSeen(fingerprint) || this.volatileSeen.has(hex(fingerprint))) {
+        this.duplicates++
+        return
+      }
+    }
+    const lane = state.ready.lane(state.bucket(job.priority, KIND_MEMORY), job.slot)
+    const entry = new JobEntry(state.nextId++, lane, undefined, 0, 0)
+    entry.due = job.due > this.now ? Math.ceil(job.due) : 0
+    const value: MemoryJob = { payload, fingerprint, recordSeen: job.recordSeen, addedAt: Math.floor(this.now) }
+    entry.value = value
+    if (fingerprint !== undefined && job.recordSeen) this.volatileSeen.add(hex(fingerprint))
+    this.memoryJobs.push(entry)
+    this.added++
+    this.memoryOnly++
+  }
+
+  private isSeen(fingerprint: Uint8Array): boolean {
+    return this.state.seen.has(fingerprint, 0)
+  }
+
+  /** True when the fingerprint was new; it is then remembered for `undo`. */
+  private see(fingerprint: Uint8Array): boolean {
+    if (!this.state.seen.add(fingerprint, 0)) return false
+    const at = this.newKeyCount * FINGERPRINT_BYTES
+    if (at === this.newKeys.length) {
+      const next = Buffer.allocUnsafe(Math.max(FINGERPRINT_BYTES, at * 4))
+      this.newKeys.copy(next)
+      this.newKeys = next
+    }
+    this.newKeys.set(fingerprint.subarray(0, FINGERPRINT_BYTES), at)
+    this.newKeyCount++
+    return true
+  }
+
+  private unseeLast(fingerprint: Uint8Array): void {
+    this.state.seen.undoAdd(fingerprint, 0)
+    this.newKeyCount--
+  }
+
+  apply(chunk: Chunk, base: number): void {
+    const { state, ids, lanes, starts, ends, dues } = this
+    if (ids.length > 0 && state.oldestInMemory === Infinity) state.oldestInMemory = this.now
+    for (let i = 0; i < ids.length; i++) {
+      const entry = new JobEntry(ids[i], lanes[i], chunk, base + starts[i], base + ends[i])
+      state.retain(entry)
+      if (dues[i] > 0) {
+        entry.due = dues[i]
+        state.delayed.push(entry)
+      } else {
+        // A prune between encoding and writing may have detached the lane.
+        const lane = entry.lane
+        if (lane.detached) entry.lane = state.ready.lane(lane.bucket, lane.slot.name)
+        state.ready.push(entry)
+      }
+    }
+    for (const entry of this.memoryJobs) {
+      state.retain(entry)
+      state.memoryOnly++
+      if (entry.due > 0) state.delayed.push(entry)
+      else {
+        entry.state = CARRY_READY
+        if (entry.lane.detached) entry.lane = state.ready.lane(entry.lane.bucket, entry.lane.slot.name)
+        state.ready.push(entry)
+      }
+    }
+    state.counters.added += this.added
+    state.counters.duplicates += this.duplicates
+  }
+
+  undo(): void {
+    const { state } = this
+    for (let i = this.newKeyCount - 1; i >= 0; i--) state.seen.undoAdd(this.newKeys, i * FINGERPRINT_BYTES)
+    this.newKeyCount = 0
+    for (const entry of this.memoryJobs) {
+      const { fingerprint } = entry.value as MemoryJob
+      if (fingerprint !== undefined) this.volatileSeen.delete(hex(fingerprint))
+    }
+  }
+}
+
+export function hex(fingerprint: Uint8Array): string {
+  return Buffer.from(fingerprint.buffer, fingerprint.byteOffset, FINGERPRINT_BYTES).toString('hex')
+}

@@ -1,0 +1,238 @@
+/**
+ * Applies the records of the journal to the state, in order (R6). Lanes are filled only at the end, from what survived:
+ * most jobs of a journal are finished in it, and a lane wants its jobs by rising id.
+ */
+import { assert } from '../assert.js'
+import { DecodeError } from '../bytes/byte-reader.js'
+import type { Chunk, JobEntry } from '../queue/job-entry.js'
+import {
+  CARRY_DEAD,
+  CARRY_DELAYED,
+  CARRY_LEASED,
+  CARRY_READY,
+  corrupt,
+  JOB_SEEN,
+} from '../store/format.js'
+import { type BatchHeader, type CarryFields, type Home, type RecordVisitor, visitBatch } from '../store/records.js'
+import type { Segment } from '../store/segment.js'
+import type { StoreState } from './store-state.js'
+
+export class Replayer implements RecordVisitor {
+  private readonly state: StoreState
+  private readonly jobs = new Map<number, JobEntry>()
+  private readonly leased = new Set<number>()
+  private readonly segments = new Map<number, Segment>()
+  private chunk: Chunk = { buffer: Buffer.alloc(0), bytes: 0, live: 0 }
+  private time = 0
+  private offset = 0
+  highestSegmentId = 0
+
+  constructor(state: StoreState) {
+    this.state = state
+    for (const set of state.segmentSets()) for (const segment of set.segments) this.segments.set(segment.id, segment)
+  }
+
+  readonly batch = (header: BatchHeader, buffer: Buffer, start: number, end: number, _path: string, at: number): void => {
+    if (this.chunk.buffer !== buffer) this.chunk = { buffer, bytes: buffer.length, live: 0 }
+    this.time = header.time
+    this.offset = at
+    this.state.epoch = Math.max(this.state.epoch, header.epoch)
+    visitBatch(buffer, start, end, this)
+  }
+
+  add(due: number, _buffer: Buffer, start: number, end: number): void {
+    const { state } = this
+    const entry = state.entryFrom(this.chunk, start, end)
+    const { flags, fingerprintAt } = state.lastHeader
+    if (flags & JOB_SEEN) state.seen.insertNew(this.chunk.buffer, fingerprintAt)
+    entry.due = due
+    entry.state = due > 0 ? CARRY_DELAYED : CARRY_READY
+    this.put(entry)
+    state.counters.added++
+  }
+
+  carry(fields: CarryFields, _buffer: Buffer, start: number, end: number): void {
+    const { state } = this
+    const entry = state.entryFrom(this.chunk, start, end)
+    const before = this.jobs.get(entry.id)
+    if (before !== undefined) this.end(before)
+    else if (fields.segment !== 0) this.segments.get(fields.segment)?.consume(fields.ordinal)
+    entry.attempt = fields.attempt
+    entry.failures = fields.failures
+    entry.due = fields.due
+    entry.reason = fields.reason
+    this.put(entry)
+    this.setState(entry, fields.state)
+  }
+
+  private put(entry: JobEntry): void {
+    this.jobs.set(entry.id, entry)
+    if (entry.id >= this.state.nextId) this.state.nextId = entry.id + 1
+  }
+
+  private setState(entry: JobEntry, state: number): void {
+    entry.state = state
+    if (state === CARRY_LEASED) this.leased.add(entry.id)
+    else this.leased.delete(entry.id)
+  }
+
+  private end(entry: JobEntry): void {
+    this.jobs.delete(entry.id)
+    this.leased.delete(entry.id)
+    this.state.drop(entry)
+  }
+
+  private segmentOf(id: number, home: Home): Segment {
+    this.note(home.segment)
+    const segment = this.segments.get(home.segment)
+    if (segment === undefined || home.ordinal >= segment.index.records) {
+      throw new DecodeError(`job ${id} is neither in the journal nor in segment ${home.segment}`, this.offset)
+    }
+    return segment
+  }
+
+  /** The job a record speaks of: known from the journal, or fetched from its home. */
+  private find(id: number, home: Home): JobEntry {
+    this.note(home.segment)
+    const known = this.jobs.get(id)
+    if (known !== undefined) return known
+    const segment = this.segmentOf(id, home)
+    const entry = this.state.load(segment, home.ordinal)
+    if (entry.id !== id) throw corrupt(segment.path, `record ${home.ordinal} is job ${entry.id}, expected ${id}`)
+    segment.consume(home.ordinal)
+    this.state.own(entry)
+    this.put(entry)
+    return entry
+  }
+
+  take(id: number, home: Home, attempt: number): void {
+    const entry = this.find(id, home)
+    entry.attempt = attempt
+    this.setState(entry, CARRY_LEASED)
+  }
+
+  private note(segmentId: number): void {
+    if (segmentId > this.highestSegmentId) this.highestSegmentId = segmentId
+  }
+
+  /** A job that ends needs not be read from its home. */
+  private finish(id: number, home: Home): void {
+    this.note(home.segment)
+    const known = this.jobs.get(id)
+    if (known !== undefined) this.end(known)
+    else this.segmentOf(id, home).consume(home.ordinal)
+  }
+
+  ack(id: number, home: Home): void {
+    this.finish(id, home)
+    this.state.counters.acked++
+  }
+
+  drop(id: number, home: Home): void {
+    this.finish(id, home)
+  }
+
+  retry(id: number, home: Home, attempt: number, failures: number, due: number, reason: string): void {
+    const entry = this.find(id, home)
+    entry.attempt = attempt
+    entry.failures = failures
+    entry.due = due
+    entry.reason = reason
+    this.setState(entry, due > 0 ? CARRY_DELAYED : CARRY_READY)
+    this.state.counters.retried++
+  }
+
+  bury(id: number, home: Home, attempt: number, failures: number, reason: string): void {
+    const entry = this.find(id, home)
+    entry.attempt = attempt
+    entry.failures = failures
+    entry.due = Math.floor(this.time)
+    entry.reason = reason
+    this.setState(entry, CARRY_DEAD)
+    this.state.counters.buried++
+  }
+
+  requeue(id: number, home: Home): void {
+    const entry = this.find(id, home)
+    entry.attempt = 0
+    entry.failures = 0
+    entry.due = 0
+    entry.reason = ''
+    this.setState(entry, CARRY_READY)
+    this.state.counters.requeued++
+  }
+
+  release(id: number, home: Home, attempt: number, expired: boolean): void {
+    const entry = this.find(id, home)
+    entry.attempt = attempt
+    this.setState(entry, CARRY_READY)
+    if (expired) this.state.counters.expired++
+  }
+
+  seen(buffer: Buffer, at: number): void {
+    this.state.seen.insertNew(buffer, at)
+  }
+
+  forget(buffer: Buffer, at: number): void {
+    this.state.seen.forget(buffer, at)
+  }
+
+  set(key: string, value: Buffer): void {
+    this.state.setValue(key, Buffer.from(value))
+  }
+
+  unset(key: string): void {
+    this.state.setValue(key, undefined)
+  }
+
+  slot(name: string, notBefore: number): void {
+    this.state.ready.slot(name).notBefore = notBefore
+  }
+
+  open(recovered: number): void {
+    // What that opening found leased, it gave back.
+    for (const id of this.leased) (this.jobs.get(id) as JobEntry).state = CARRY_READY
+    this.leased.clear()
+    this.state.counters.recovered += recovered
+  }
+
+  duplicates(count: number): void {
+    this.state.counters.duplicates += count
+  }
+
+  close(): void {}
+
+  /** R9: fills lanes, delays and dead letters. Returns the jobs that were leased, which are given back or given up. */
+  finishReplay(): JobEntry[] {
+    const { state } = this
+    for (const bucket of state.buckets.values()) {
+      for (const segment of bucket.store?.segments ?? []) {
+        for (const { name, first, count } of segment.index.lanes) {
+          state.ready.addRun(state.ready.lane(bucket, name), segment, first, first + count)
+        }
+      }
+    }
+    for (const segment of state.delayed.store.segments) state.delayed.addSegment(segment)
+    for (const segment of state.dead.store.segments) state.dead.addSegment(segment)
+    const recovered: JobEntry[] = []
+    const ready: JobEntry[] = []
+    for (const entry of this.jobs.values()) {
+      if (entry.state === CARRY_LEASED) recovered.push(entry)
+      else if (entry.state === CARRY_DELAYED) state.delayed.push(entry)
+      else if (entry.state === CARRY_DEAD) state.dead.put(entry)
+      else {
+        assert(entry.state === CARRY_READY)
+        ready.push(entry)
+      }
+    }
+    recovered.sort(byId)
+    ready.sort(byId)
+    for (const entry of ready) {
+      entry.due = 0
+      state.ready.push(entry)
+    }
+    return recovered
+  }
+}
+
+const byId = (a: JobEntry, b: JobEntry): number => a.id - b.id

@@ -1,0 +1,218 @@
+/**
+ * Everything that is known of one job directory while it is open. Recovery fills it, the engine changes it in step with
+ * the journal, a checkpoint moves it to segments. Invariant: a job entry in memory that has a home is marked consumed
+ * there, except while the running checkpoint is giving it that home.
+ */
+import type { Env } from '../env/env.js'
+import { JOB_OVERHEAD_BYTES, MAX_ATTEMPTS_DEFAULT, OPEN_FILES_MAX } from '../limits.js'
+import { ReadyQueue } from '../priority/ready-queue.js'
+import { Bucket, KIND_MEMORY, KIND_ORDINARY, KIND_START } from '../queue/bucket.js'
+import { type Chunk, JobEntry } from '../queue/job-entry.js'
+import type { Lane } from '../queue/lane.js'
+import { LeaseTable } from '../queue/lease-table.js'
+import type { SlotLimits } from '../queue/slot.js'
+import type { SeenSet } from '../seen/seen-set.js'
+import { FileCache } from '../store/file-cache.js'
+import { bucketDirectory, bucketName, DEAD_BUCKET, DELAYED_BUCKET, type JobPaths } from '../store/file-names.js'
+import { CARRY_DEAD, CARRY_DELAYED, CARRY_READY, corrupt, JOB_START } from '../store/format.js'
+import { emptyJobHeader, readJobHeader } from '../store/job-record.js'
+import { type CounterValues, type StoreKind, zeroCounters } from '../store/manifest.js'
+import { BlockCache, type Segment } from '../store/segment.js'
+import { SegmentSet } from '../store/segment-set.js'
+import { DeadLetters } from './dead-letters.js'
+import { DelayedJobs } from './delayed-jobs.js'
+
+export interface StateOptions {
+  readonly env: Env
+  readonly paths: JobPaths
+  readonly kind: StoreKind
+  readonly lifo: boolean
+  readonly limitsOf: (slot: string) => SlotLimits
+  readonly maxAttempts?: number
+}
+
+export class StoreState {
+  readonly env: Env
+  readonly paths: JobPaths
+  readonly kind: StoreKind
+  readonly lifo: boolean
+  readonly maxAttempts: number
+  jobId: Buffer = Buffer.alloc(16)
+  readonly handles: FileCache
+  readonly blocks = new BlockCache()
+  readonly buckets = new Map<string, Bucket>()
+  readonly ready: ReadyQueue
+  readonly leases = new LeaseTable()
+  readonly delayed: DelayedJobs
+  readonly dead: DeadLetters
+  seen!: SeenSet
+  /** The user's key/values, encoded. */
+  readonly values = new Map<string, Buffer>()
+  valueBytes = 0
+  counters: CounterValues = zeroCounters()
+  nextId = 1
+  nextSegmentId = 1
+  generation = 0
+  /** Highest generation any file names: never used again, committed or not. */
+  highestGeneration = 0
+  epoch = 0
+  /** Chunks that hold live jobs, plus what each job costs beside its bytes. */
+  memoryBytes = 0
+  memoryOnly = 0
+  /** Added-at of the oldest job that may still be in memory. */
+  oldestInMemory = Infinity
+  private readonly header = emptyJobHeader()
+  /** The header `entryFrom` read last. */
+  readonly lastHeader = this.header
+
+  constructor(options: StateOptions) {
+    this.env = options.env
+    this.paths = options.paths
+    this.kind = options.kind
+    this.lifo = options.lifo
+    this.maxAttempts = options.maxAttempts ?? MAX_ATTEMPTS_DEFAULT
+    this.handles = new FileCache(options.env.files, OPEN_FILES_MAX)
+    this.ready = new ReadyQueue(options.lifo, options.limitsOf)
+    this.delayed = new DelayedJobs(this, this.segmentSet(DELAYED_BUCKET))
+    this.dead = new DeadLetters(this, this.segmentSet(DEAD_BUCKET))
+  }
+
+  segmentSet(name: string): SegmentSet {
+    return new SegmentSet(name, bucketDirectory(this.paths, name), this.env.files, this.handles)
+  }
+
+  bucket(priority: number, kind: number): Bucket {
+    const name = kind === KIND_MEMORY ? `memory ${priority}` : bucketName(priority, kind === KIND_START)
+    let bucket = this.buckets.get(name)
+    if (bucket === undefined) {
+      bucket = new Bucket(name, priority, kind, kind === KIND_MEMORY ? undefined : this.segmentSet(name))
+      this.buckets.set(name, bucket)
+    }
+    return bucket
+  }
+
+  /** Every set of segments: buckets, delayed, dead. */
+  *segmentSets(): Generator<SegmentSet> {
+    for (const bucket of this.buckets.values()) if (bucket.store !== undefined) yield bucket.store
+    yield this.delayed.store
+    yield this.dead.store
+  }
+
+  findSegment(id: number): Segment | undefined {
+    for (const set of this.segmentSets()) {
+      for (const segment of set.segments) if (segment.id === id) return segment
+    }
+    return undefined
+  }
+
+  /** An entry for the job record in `chunk.buffer[start, end)`; its lane follows from the record. */
+  entryFrom(chunk: Chunk, start: number, end: number): JobEntry {
+    const { header } = this
+    readJobHeader(chunk.buffer, start, end, header)
+    const kind = header.flags & JOB_START ? KIND_START : KIND_ORDINARY
+    const lane = this.ready.lane(this.bucket(header.priority, kind), header.slot)
+    if (header.addedAt < this.oldestInMemory) this.oldestInMemory = header.addedAt
+    const entry = new JobEntry(header.id, lane, chunk, start, end)
+    this.retain(entry)
+    return entry
+  }
+
+  /** Brings a job of a segment into memory. Marks nothing: the caller does. */
+  readonly load = (segment: Segment, ordinal: number): JobEntry => {
+    const record = segment.read(ordinal)
+    let entry: JobEntry
+    try {
+      entry = this.entryFrom({ buffer: record.buffer, bytes: record.end - record.start, live: 0 }, record.start, record.end)
+    } catch (error) {
+      throw corrupt(segment.path, `record ${ordinal}: ${(error as Error).message}`, undefined, error)
+    }
+    entry.attempt = record.attempt
+    entry.failures = record.failures
+    entry.due = record.due
+    entry.reason = record.reason
+    entry.home = segment
+    entry.ordinal = ordinal
+    return entry
+  }
+
+  readonly loadForLane = (lane: Lane, segment: Segment, ordinal: number): JobEntry => {
+    const entry = this.load(segment, ordinal)
+    if (entry.lane !== lane) throw corrupt(segment.path, `record ${ordinal} is of another lane than the footer says`)
+    entry.due = 0
+    return entry
+  }
+
+  retain(entry: JobEntry): void {
+    const { chunk } = entry
+    this.memoryBytes += JOB_OVERHEAD_BYTES
+    if (chunk !== undefined && chunk.live++ === 0) this.memoryBytes += chunk.bytes
+  }
+
+  /** The entry leaves memory. Its bytes stay readable for whoever still holds it. */
+  drop(entry: JobEntry): void {
+    const { chunk } = entry
+    this.memoryBytes -= JOB_OVERHEAD_BYTES
+    if (chunk !== undefined && --chunk.live === 0) this.memoryBytes -= chunk.bytes
+  }
+
+  /** Gives the entry other bytes (the same content in another chunk). */
+  move(entry: JobEntry, chunk: Chunk, start: number, end: number): void {
+    this.drop(entry)
+    entry.chunk = chunk
+    entry.start = start
+    entry.end = end
+    this.retain(entry)
+  }
+
+  /** A job that stays in memory must not pin a whole block of a segment. */
+  own(entry: JobEntry): void {
+    const { chunk, start, end } = entry
+    if (chunk === undefined || chunk.bytes !== end - start || chunk.buffer.length === chunk.bytes) return
+    this.move(entry, { buffer: Buffer.from(chunk.buffer.subarray(start, end)), bytes: end - start, live: 0 }, 0, end - start)
+  }
+
+  /** The home that counts: one in a segment whose checkpoint failed does not. */
+  homeOf(entry: JobEntry): Segment | undefined {
+    if (entry.home?.abandoned) entry.home = undefined
+    return entry.home
+  }
+
+  /** undefined removes the key. */
+  setValue(key: string, value: Buffer | undefined): void {
+    const before = this.values.get(key)
+    if (before !== undefined) this.valueBytes -= key.length + before.length
+    if (value === undefined) this.values.delete(key)
+    else {
+      this.values.set(key, value)
+      this.valueBytes += key.length + value.length
+    }
+  }
+
+  /** Puts an entry that is in no queue where its state says. */
+  enqueue(entry: JobEntry, state: number): void {
+    entry.state = state
+    if (state === CARRY_READY) {
+      entry.due = 0
+      this.ready.giveBack(entry)
+    } else if (state === CARRY_DELAYED) this.delayed.push(entry)
+    else if (state === CARRY_DEAD) this.dead.put(entry)
+  }
+
+  /** Wall ms of the oldest ready job that can be told cheaply: an upper bound of its age. */
+  oldestReadyAt(): number | null {
+    if (this.ready.count === 0) return null
+    let oldest = this.oldestInMemory
+    for (const bucket of this.buckets.values()) {
+      for (const segment of bucket.store?.segments ?? []) {
+        if (segment.live > 0 && segment.index.oldestAddedAt < oldest) oldest = segment.index.oldestAddedAt
+      }
+    }
+    return Number.isFinite(oldest) ? oldest : null
+  }
+
+  segmentBytes(): number {
+    let sum = 0
+    for (const set of this.segmentSets()) sum += set.bytes
+    return sum
+  }
+}

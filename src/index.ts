@@ -1,0 +1,5 @@
+/** The public names of `holdfast`, nothing else. */
+export { HoldfastError, type HoldfastErrorCode } from './errors.js'
+export { type Frontier, openFrontier, requestFingerprint } from './frontier/frontier.js'
+export { openQueue, type Queue } from './frontier/queue.js'
+export type * from './frontier/types.js'

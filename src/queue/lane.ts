@@ -1,0 +1,197 @@
+/**
+ * The ready jobs of one slot in one bucket, wherever they lie: in memory, frozen by a running checkpoint, in segments,
+ * or back from a lease. Ids give the order: fifo serves the lowest, lifo the highest, so a job that comes back
+ * returns to its old place whatever happened to its neighbours.
+ */
+import { assert } from '../assert.js'
+import { JobDeque } from './job-deque.js'
+import type { JobEntry } from './job-entry.js'
+import type { Segment } from '../store/segment.js'
+import type { Bucket } from './bucket.js'
+import type { Slot } from './slot.js'
+
+/** A range of ordinals of one segment that belongs to a lane; what is left of it lies in [first, end). */
+export class Run {
+  readonly segment: Segment
+  first: number
+  end: number
+  /** Id of the next record, once it has been read. */
+  nextId = -1
+
+  constructor(segment: Segment, first: number, end: number) {
+    this.segment = segment
+    this.first = first
+    this.end = end
+  }
+
+  countLive(): number {
+    const { consumed } = this.segment
+    if (consumed.live === consumed.records) return this.end - this.first
+    let count = 0
+    for (let i = this.first; i < this.end; i++) if (!consumed.has(i)) count++
+    return count
+  }
+
+  /** Moves the ends over consumed records. False when nothing is left. */
+  skipConsumed(): boolean {
+    const { consumed } = this.segment
+    while (this.first < this.end && consumed.has(this.first)) this.first++
+    while (this.end > this.first && consumed.has(this.end - 1)) this.end--
+    return this.first < this.end
+  }
+}
+
+/** What a checkpoint is writing into a segment: still served from memory, its places in the segment already given. */
+export interface FrozenPart {
+  readonly jobs: JobDeque
+  /** Jobs taken from the front so far. */
+  shifted: number
+  /** Segment and ordinal of the i-th job of the original order. */
+  readonly place: (i: number) => { segment: Segment; ordinal: number }
+}
+
+export class Lane {
+  readonly bucket: Bucket
+  readonly slot: Slot
+  /** Jobs in memory, by rising id. */
+  jobs = new JobDeque()
+  /** Jobs that came back, by rising id; usually few. */
+  returned: JobEntry[] = []
+  frozen: FrozenPart | undefined = undefined
+  runs: Run[] = []
+  /** Ready jobs in all of them. */
+  count = 0
+  /** Position among the slot's lanes. */
+  heapIndex = -1
+  /** Pruned while it had no ready jobs: whoever still holds it looks it up again. */
+  detached = false
+
+  constructor(bucket: Bucket, slot: Slot) {
+    this.bucket = bucket
+    this.slot = slot
+  }
+
+  push(job: JobEntry): void {
+    this.jobs.push(job)
+    this.count++
+  }
+
+  /** A job that was out: into its old place. */
+  giveBack(job: JobEntry): void {
+    const { returned } = this
+    let low = 0
+    let high = returned.length
+    while (low < high) {
+      const middle = (low + high) >>> 1
+      if (returned[middle].id < job.id) low = middle + 1
+      else high = middle
+    }
+    if (low === returned.length) returned.push(job)
+    else returned.splice(low, 0, job)
+    this.count++
+  }
+
+  addRun(segment: Segment, first: number, end: number): void {
+    const run = new Run(segment, first, end)
+    if (!run.skipConsumed()) return
+    this.runs.push(run)
+    this.count += run.countLive()
+  }
+
+  /** One job of a run in `segment` was consumed from outside. */
+  movedFrom(segment: Segment): void {
+    this.count--
+    this.runs = this.runs.filter((run) => {
+      if (run.segment !== segment) return true
+      run.nextId = -1
+      return run.skipConsumed()
+    })
+  }
+
+  /** The checkpoint is committed: what was frozen is served from its segments. `count` already holds these jobs. */
+  thaw(runs: readonly Run[]): void {
+    this.frozen = undefined
+    for (const run of runs) if (run.skipConsumed()) this.runs.push(run)
+  }
+
+  /** The checkpoint failed: what was frozen stays in memory. */
+  unfreeze(): void {
+    const frozen = (this.frozen as FrozenPart).jobs
+    for (const job of this.jobs) frozen.push(job)
+    this.jobs = frozen
+    this.frozen = undefined
+  }
+
+  /**
+   * Takes the next job out. A job from a segment is read and marked consumed there; `load` makes its entry. May throw
+   * when the segment cannot be read: then nothing changed.
+   */
+  take(lifo: boolean, load: (lane: Lane, segment: Segment, ordinal: number) => JobEntry): JobEntry {
+    assert(this.count > 0)
+    if (this.runs.length === 0 && this.frozen === undefined && this.returned.length === 0) {
+      this.count--
+      return lifo ? this.jobs.pop() : this.jobs.shift()
+    }
+    return this.takeBest(lifo, load)
+  }
+
+  private takeBest(lifo: boolean, load: (lane: Lane, segment: Segment, ordinal: number) => JobEntry): JobEntry {
+    const sign = lifo ? -1 : 1
+    let best = Infinity
+    let source: JobDeque | JobEntry[] | FrozenPart | Run | undefined
+    const offer = (id: number, from: typeof source): void => {
+      if (sign * id < best) {
+        best = sign * id
+        source = from
+      }
+    }
+    const inMemory = lifo ? this.jobs.last() : this.jobs.first()
+    if (inMemory !== undefined) offer(inMemory.id, this.jobs)
+    const { returned, frozen } = this
+    if (returned.length > 0) offer(returned[lifo ? returned.length - 1 : 0].id, returned)
+    if (frozen !== undefined && frozen.jobs.length > 0) {
+      offer((lifo ? (frozen.jobs.last() as JobEntry) : (frozen.jobs.first() as JobEntry)).id, frozen)
+    }
+    for (const run of this.runs) offer(this.headId(run, lifo), run)
+    assert(source !== undefined, 'a lane that counts jobs has one')
+    if (source instanceof Run) return this.takeFromRun(source, lifo, load)
+    this.count--
+    if (source === returned) return (lifo ? returned.pop() : returned.shift()) as JobEntry
+    if (source instanceof JobDeque) return lifo ? source.pop() : source.shift()
+    return this.takeFrozen(source as FrozenPart, lifo)
+  }
+
+  private takeFrozen(frozen: FrozenPart, lifo: boolean): JobEntry {
+    const at = lifo ? frozen.shifted + frozen.jobs.length - 1 : frozen.shifted
+    const job = lifo ? frozen.jobs.pop() : frozen.jobs.shift()
+    if (!lifo) frozen.shifted++
+    const { segment, ordinal } = frozen.place(at)
+    // Whether the segment becomes real is open: replay finds the job by id if it does not.
+    segment.consume(ordinal)
+    job.home = segment
+    job.ordinal = ordinal
+    return job
+  }
+
+  private headId(run: Run, lifo: boolean): number {
+    if (run.nextId < 0) {
+      const record = run.segment.read(lifo ? run.end - 1 : run.first)
+      run.nextId = this.bucket.readId(record)
+    }
+    return run.nextId
+  }
+
+  private takeFromRun(
+    run: Run,
+    lifo: boolean,
+    load: (lane: Lane, segment: Segment, ordinal: number) => JobEntry,
+  ): JobEntry {
+    const ordinal = lifo ? run.end - 1 : run.first
+    const job = load(this, run.segment, ordinal)
+    run.segment.consume(ordinal)
+    run.nextId = -1
+    if (!run.skipConsumed()) this.runs.splice(this.runs.indexOf(run), 1)
+    this.count--
+    return job
+  }
+}
