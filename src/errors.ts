@@ -44,10 +44,10 @@ const BRAND = Symbol.for('holdfast.error')
 
 export class HoldfastError extends Error {
   readonly code: HoldfastErrorCode
-  readonly path?: string
-  readonly offset?: number
-  readonly owner?: { readonly pid: number; readonly host: string }
-  readonly field?: string
+  declare readonly path?: string
+  declare readonly offset?: number
+  declare readonly owner?: { readonly pid: number; readonly host: string }
+  declare readonly field?: string
 
   constructor(code: HoldfastErrorCode, message: string, fields: HoldfastErrorFields = {}) {
     super(message, fields.cause === undefined ? undefined : { cause: fields.cause })

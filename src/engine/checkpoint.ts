@@ -10,7 +10,7 @@ import type { ConsumedSet } from '../store/bucket-info.js'
 import { join, journalName } from '../store/file-names.js'
 import { BATCH_HEADER_BYTES, RECORD_SET, RECORD_SLOT } from '../store/format.js'
 import { beginFrame } from '../store/frame.js'
-import type { JournalFile, JournalWriter } from '../store/journal-writer.js'
+import { closeQuietly, type JournalFile, type JournalWriter } from '../store/journal-writer.js'
 import { type Manifest, writeManifest } from '../store/manifest.js'
 import { writeCarry } from '../store/records.js'
 import type { Segment } from '../store/segment.js'
@@ -56,7 +56,7 @@ export async function runCheckpoint(context: CheckpointContext): Promise<number>
     context.checkpointGuard()
     frozen = freeze(context, next)
   } catch (error) {
-    next.handle.close()
+    closeQuietly(next.handle)
     removeIfThere(state.env.files, next.handle.path)
     throw error
   }

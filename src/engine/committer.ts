@@ -6,7 +6,7 @@
 import { assert } from '../assert.js'
 import { ByteWriter } from '../bytes/byte-writer.js'
 import type { Clock } from '../env/clock.js'
-import { HoldfastError } from '../errors.js'
+import type { HoldfastError } from '../errors.js'
 import { BATCH_FLUSH_BYTES, CHUNK_BYTES } from '../limits.js'
 import type { Chunk } from '../queue/job-entry.js'
 import { BATCH_HEADER_BYTES, FRAME_HEADER_BYTES } from '../store/format.js'
@@ -170,7 +170,8 @@ export class Committer {
     const broken = this.journal.failed
     const finishing = batch.filter((one) => one.operation.finishing && one.operation.dependsOnBatch !== true)
     if (broken === undefined && error.code === 'HOLDFAST_DISK_FULL' && finishing.length > 0) {
-      if (this.reserve.giveUp()) this.hooks.warn('disk-full', 'the disk is full; the reserve was given up to finish work')
+      if (this.reserve.giveUp())
+        this.hooks.warn('disk-full', 'the disk is full; the reserve was given up to finish work')
       if (this.appendOnly(finishing)) {
         this.rejectAll(
           batch.filter((one) => !finishing.includes(one)),

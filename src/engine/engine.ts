@@ -121,11 +121,7 @@ export class Engine extends EventEmitter<StoreEvents> implements CheckpointConte
     }
   }
 
-  private constructor(
-    options: EngineOptions,
-    lock: DirectoryLock,
-    from: Awaited<ReturnType<typeof Engine.load>>,
-  ) {
+  private constructor(options: EngineOptions, lock: DirectoryLock, from: Awaited<ReturnType<typeof Engine.load>>) {
     super()
     const { state } = from
     this.options = options
@@ -589,7 +585,10 @@ export class Engine extends EventEmitter<StoreEvents> implements CheckpointConte
       writer.bytes(encoded)
     }
     if (bytes > STATE_BYTES_MAX) {
-      throw new HoldfastError('HOLDFAST_TOO_LARGE', `the state would be ${bytes} bytes, the limit is ${STATE_BYTES_MAX}`)
+      throw new HoldfastError(
+        'HOLDFAST_TOO_LARGE',
+        `the state would be ${bytes} bytes, the limit is ${STATE_BYTES_MAX}`,
+      )
     }
     return {
       records: changes.length,
@@ -683,11 +682,14 @@ export class Engine extends EventEmitter<StoreEvents> implements CheckpointConte
     const { state } = this
     if (!state.seen.has(fingerprint, 0)) return false
     const key = Buffer.from(fingerprint.subarray(0, F.FINGERPRINT_BYTES))
-    await this.committer.commit({ finishing: false, apply: () => void state.seen.forget(key, 0), undo: () => {} }, (writer) => {
-      writer.u8(F.RECORD_FORGET)
-      writer.bytes(key)
-      return 1
-    })
+    await this.committer.commit(
+      { finishing: false, apply: () => void state.seen.forget(key, 0), undo: () => {} },
+      (writer) => {
+        writer.u8(F.RECORD_FORGET)
+        writer.bytes(key)
+        return 1
+      },
+    )
     return true
   }
 

@@ -37,7 +37,8 @@ function findInObject(value: object, path: string, depth: number, above: Set<obj
   }
   if (value instanceof Map) {
     for (const [key, item] of value) {
-      const found = find(key, `${path}.<key>`, depth + 1, inside) ?? find(item, `${path}.${String(key)}`, depth + 1, inside)
+      const found =
+        find(key, `${path}.<key>`, depth + 1, inside) ?? find(item, `${path}.${String(key)}`, depth + 1, inside)
       if (found !== undefined) return found
     }
     return undefined

@@ -114,7 +114,7 @@ export async function createJob(state: StoreState): Promise<Manifest> {
   }
 }
 
-export const newSalt = (state: StoreState): number => state.env.random.uint32() | 1
+export const newSalt = (state: StoreState): number => (state.env.random.uint32() | 1) >>> 0
 
 /** R3 to R6, and filling the lanes. Changes nothing on disk. */
 export function loadState(state: StoreState, manifest: Manifest): Loaded {
@@ -129,10 +129,14 @@ export function loadState(state: StoreState, manifest: Manifest): Loaded {
   for (const name of manifest.buckets) {
     const set =
       name === DELAYED_BUCKET ? state.delayed.store : name === DEAD_BUCKET ? state.dead.store : bucketSet(state, name)
-    state.highestGeneration = Math.max(state.highestGeneration, set.load(manifest.generation, state.jobId, state.blocks))
+    state.highestGeneration = Math.max(
+      state.highestGeneration,
+      set.load(manifest.generation, state.jobId, state.blocks),
+    )
   }
   for (const name of listBuckets(state)) {
-    if (!manifest.buckets.includes(name)) state.highestGeneration = Math.max(state.highestGeneration, strayGeneration(state, name))
+    if (!manifest.buckets.includes(name))
+      state.highestGeneration = Math.max(state.highestGeneration, strayGeneration(state, name))
   }
   state.seen = SeenSet.open({
     env,

@@ -5,14 +5,7 @@
 import { assert } from '../assert.js'
 import { DecodeError } from '../bytes/byte-reader.js'
 import type { Chunk, JobEntry } from '../queue/job-entry.js'
-import {
-  CARRY_DEAD,
-  CARRY_DELAYED,
-  CARRY_LEASED,
-  CARRY_READY,
-  corrupt,
-  JOB_SEEN,
-} from '../store/format.js'
+import { CARRY_DEAD, CARRY_DELAYED, CARRY_LEASED, CARRY_READY, corrupt, JOB_SEEN } from '../store/format.js'
 import { type BatchHeader, type CarryFields, type Home, type RecordVisitor, visitBatch } from '../store/records.js'
 import type { Segment } from '../store/segment.js'
 import type { StoreState } from './store-state.js'
@@ -32,7 +25,14 @@ export class Replayer implements RecordVisitor {
     for (const set of state.segmentSets()) for (const segment of set.segments) this.segments.set(segment.id, segment)
   }
 
-  readonly batch = (header: BatchHeader, buffer: Buffer, start: number, end: number, _path: string, at: number): void => {
+  readonly batch = (
+    header: BatchHeader,
+    buffer: Buffer,
+    start: number,
+    end: number,
+    _path: string,
+    at: number,
+  ): void => {
     if (this.chunk.buffer !== buffer) this.chunk = { buffer, bytes: buffer.length, live: 0 }
     this.time = header.time
     this.offset = at

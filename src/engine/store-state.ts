@@ -122,7 +122,11 @@ export class StoreState {
     const record = segment.read(ordinal)
     let entry: JobEntry
     try {
-      entry = this.entryFrom({ buffer: record.buffer, bytes: record.end - record.start, live: 0 }, record.start, record.end)
+      entry = this.entryFrom(
+        { buffer: record.buffer, bytes: record.end - record.start, live: 0 },
+        record.start,
+        record.end,
+      )
     } catch (error) {
       throw corrupt(segment.path, `record ${ordinal}: ${(error as Error).message}`, undefined, error)
     }
@@ -168,7 +172,12 @@ export class StoreState {
   own(entry: JobEntry): void {
     const { chunk, start, end } = entry
     if (chunk === undefined || chunk.bytes !== end - start || chunk.buffer.length === chunk.bytes) return
-    this.move(entry, { buffer: Buffer.from(chunk.buffer.subarray(start, end)), bytes: end - start, live: 0 }, 0, end - start)
+    this.move(
+      entry,
+      { buffer: Buffer.from(chunk.buffer.subarray(start, end)), bytes: end - start, live: 0 },
+      0,
+      end - start,
+    )
   }
 
   /** The home that counts: one in a segment whose checkpoint failed does not. */

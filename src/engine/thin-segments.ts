@@ -2,11 +2,12 @@
  * Gives disk space back. When less than half of a bucket's segments is live, the jobs of the thinnest are moved forward
  * into the journal by ordinary commits and the file goes with the next checkpoint: nothing sealed is ever rewritten.
  */
+
+import type { ByteWriter } from '../bytes/byte-writer.js'
 import { MOVE_SLICE_BYTES, SEGMENT_THIN_SHARE } from '../limits.js'
 import type { Bucket } from '../queue/bucket.js'
 import type { JobEntry } from '../queue/job-entry.js'
 import type { Lane } from '../queue/lane.js'
-import type { ByteWriter } from '../bytes/byte-writer.js'
 import { CARRY_READY } from '../store/format.js'
 import { writeCarry } from '../store/records.js'
 import type { Segment } from '../store/segment.js'

@@ -213,7 +213,9 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
   private toMemory(into: Adder, found: string): void {
     const field = found.slice(0, found.indexOf(':'))
     if (!this.engine.options.memoryFallback) {
-      throw new HoldfastError('HOLDFAST_UNSERIALIZABLE', `${this.parts.url}: ${found} cannot be written to disk`, { field })
+      throw new HoldfastError('HOLDFAST_UNSERIALIZABLE', `${this.parts.url}: ${found} cannot be written to disk`, {
+        field,
+      })
     }
     if (!this.warnedFields.has(found)) {
       this.warnedFields.add(found)
@@ -252,7 +254,10 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
    * Runs `handler` over visits until the frontier is finished. What it returns goes into the ack (`{ add, state }`); what
    * it throws is a retry with backoff, and after `retries` failures a dead letter.
    */
-  crawl(handler: (visit: Visit) => Promise<AckOptions | void> | AckOptions | void, options: WorkOptions = {}): Promise<void> {
+  crawl(
+    handler: (visit: Visit) => Promise<AckOptions | void> | AckOptions | void,
+    options: WorkOptions = {},
+  ): Promise<void> {
     const run = async (visit: VisitHandle): Promise<void> => {
       const found = await handler(visit)
       if (visit.live) await visit.ack(found ?? {})
@@ -332,7 +337,9 @@ export function requestFingerprint(request: RequestInput): Buffer {
 }
 
 function isRequest(value: Requests): value is RequestInput {
-  return typeof value === 'string' || value instanceof URL || (typeof value === 'object' && value !== null && 'url' in value)
+  return (
+    typeof value === 'string' || value instanceof URL || (typeof value === 'object' && value !== null && 'url' in value)
+  )
 }
 
 function notAUrl(value: unknown): never {

@@ -21,7 +21,13 @@ export async function openQueue<T = unknown>(
   options: StoreOptions & { tuning?: Partial<Tuning> } = {},
 ): Promise<Queue<T>> {
   const limits = { concurrency: Infinity, delayMs: 0 }
-  return new Queue<T>(await Engine.open(directory, resolveOptions('queue', options, () => limits)), options)
+  return new Queue<T>(
+    await Engine.open(
+      directory,
+      resolveOptions('queue', options, () => limits),
+    ),
+    options,
+  )
 }
 
 export class Queue<T> extends StoreFace<JobHandle<T>, T> {
@@ -106,7 +112,10 @@ export class Queue<T> extends StoreFace<JobHandle<T>, T> {
   }
 
   /** Runs `handler` over jobs until nothing is left: return is ack, throw is retry with backoff, then bury. */
-  work(handler: (job: Job<T>) => Promise<Settlement | void> | Settlement | void, options: WorkOptions = {}): Promise<void> {
+  work(
+    handler: (job: Job<T>) => Promise<Settlement | void> | Settlement | void,
+    options: WorkOptions = {},
+  ): Promise<void> {
     const run = async (job: JobHandle<T>): Promise<void> => {
       const settlement = await handler(job)
       if (job.live) await job.ack(settlement ?? {})

@@ -2,9 +2,10 @@
  * The payload of a request: what every request has stands positionally, only the open part (headers, meta) is CBOR.
  * Smaller and quicker than any map, and a request that is just a URL is just its URL.
  */
-import { decodeValue, encodeValue } from '../engine/codec.js'
+
 import { ByteReader, DecodeError } from '../bytes/byte-reader.js'
 import type { ByteWriter } from '../bytes/byte-writer.js'
+import { decodeValue, encodeValue } from '../engine/codec.js'
 
 export interface RequestParts {
   url: string

@@ -1,11 +1,11 @@
 /** What queue and frontier have in common: events, stats, state, dead letters, loops, the end. */
 import { EventEmitter } from 'node:events'
-import type { Engine } from '../engine/engine.js'
-import type { JobEntry } from '../queue/job-entry.js'
-import { emptyJobHeader, type JobHeader, readJobHeader } from '../store/job-record.js'
 import type { MemoryJob } from '../engine/adder.js'
-import type { LeaseEntry } from '../queue/lease-table.js'
+import type { Engine } from '../engine/engine.js'
 import { errorCode } from '../errors.js'
+import type { JobEntry } from '../queue/job-entry.js'
+import type { LeaseEntry } from '../queue/lease-table.js'
+import { emptyJobHeader, type JobHeader, readJobHeader } from '../store/job-record.js'
 import type { LeaseHandle } from './lease-handle.js'
 import type { DeadLetter, Logger, LoopOptions, Recovery, Stats, StoreEvents, TakeOptions } from './types.js'
 
@@ -23,11 +23,23 @@ export abstract class StoreFace<L extends LeaseHandle, P> extends EventEmitter<S
         this.emit(name as string as 'idle', ...(values as []))
       }) as never)
     }
-    for (const name of ['retry', 'dead', 'expired', 'slot-paused', 'idle', 'finished', 'checkpoint', 'acked'] as const) {
+    for (const name of [
+      'retry',
+      'dead',
+      'expired',
+      'slot-paused',
+      'idle',
+      'finished',
+      'checkpoint',
+      'acked',
+    ] as const) {
       // Attached only when somebody listens: an event nobody hears costs nothing on the hot path.
-      this.on('newListener' as never, ((added: string) => {
-        if (added === name && engine.listenerCount(name) === 0) forward(name)
-      }) as never)
+      this.on(
+        'newListener' as never,
+        ((added: string) => {
+          if (added === name && engine.listenerCount(name) === 0) forward(name)
+        }) as never,
+      )
     }
     engine.on('warning', (warning) => {
       logger?.warn({ code: warning.code }, warning.message)

@@ -2,9 +2,10 @@
  * Runs handlers over leases, so many at once: return is ack, throw is retry with backoff, then bury. Leases are renewed
  * while their handler runs. Ends when nothing is left, the store closes, or the signal aborts and every handler is done.
  */
+
+import type { Env } from '../env/env.js'
 import { errorCode, HoldfastError } from '../errors.js'
 import { BACKOFF_MS_FIRST, BACKOFF_MS_MAX } from '../limits.js'
-import type { Env } from '../env/env.js'
 import type { LeaseHandle } from './lease-handle.js'
 import type { WorkOptions } from './types.js'
 

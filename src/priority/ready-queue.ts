@@ -3,8 +3,9 @@
  * work, then by who was served longest ago: highest priority first, no host starves, and names do not matter.
  * A take costs O(log slots). Slots whose clock has not come stand in a second heap; slots at their concurrency in none.
  */
-import { IndexedHeap } from '../queue/indexed-heap.js'
+
 import { type Bucket, compareBuckets } from '../queue/bucket.js'
+import { IndexedHeap } from '../queue/indexed-heap.js'
 import type { JobEntry } from '../queue/job-entry.js'
 import { Lane } from '../queue/lane.js'
 import { Slot, type SlotLimits } from '../queue/slot.js'

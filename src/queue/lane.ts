@@ -4,10 +4,10 @@
  * returns to its old place whatever happened to its neighbours.
  */
 import { assert } from '../assert.js'
-import { JobDeque } from './job-deque.js'
-import type { JobEntry } from './job-entry.js'
 import type { Segment } from '../store/segment.js'
 import type { Bucket } from './bucket.js'
+import { JobDeque } from './job-deque.js'
+import type { JobEntry } from './job-entry.js'
 import type { Slot } from './slot.js'
 
 /** A range of ordinals of one segment that belongs to a lane; what is left of it lies in [first, end). */

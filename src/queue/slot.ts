@@ -2,8 +2,9 @@
  * One politeness key (a host): its lanes, its leases at work, its clock. Its clock outlives its jobs: an emptied and
  * refilled host keeps its delay.
  */
-import { IndexedHeap } from './indexed-heap.js'
+
 import { compareBuckets } from './bucket.js'
+import { IndexedHeap } from './indexed-heap.js'
 import type { Lane } from './lane.js'
 
 export interface SlotLimits {

@@ -33,7 +33,11 @@ export class FileCache {
   }
 
   drop(path: string): void {
-    this.open.get(path)?.close()
+    try {
+      this.open.get(path)?.close()
+    } catch {
+      // Read only: nothing can be lost.
+    }
     this.open.delete(path)
   }
 

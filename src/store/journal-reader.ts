@@ -80,7 +80,10 @@ export function replayJournals(
       state.synced = Math.max(state.synced, read.syncedSequence)
       if (read.firstSequence !== state.sequence + 1 || (tail !== undefined && number !== tail.number + 1)) {
         const reason = `begins at sequence ${read.firstSequence}, expected ${state.sequence + 1}`
-        const torn = refuseIfPromised(files, directory, path, 0, reason, state.sequence + 1, expected, [number, ...rest])
+        const torn = refuseIfPromised(files, directory, path, 0, reason, state.sequence + 1, expected, [
+          number,
+          ...rest,
+        ])
         if (tail === undefined) throw corrupt(path, reason, 0)
         return { ...tail, ...state, ...torn, dropped: [number, ...rest] }
       }

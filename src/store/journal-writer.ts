@@ -66,12 +66,7 @@ export class JournalWriter {
    * Writes the batch that fills the region; its frame and batch headers are filled in here. Throws HOLDFAST_DISK_FULL
    * or HOLDFAST_IO with the file as it was before; when even that cannot be had, every later call throws as well.
    */
-  append(
-    region: { buffer: Buffer; start: number; end: number },
-    records: number,
-    timeMs: number,
-    epoch: number,
-  ): void {
+  append(region: { buffer: Buffer; start: number; end: number }, records: number, timeMs: number, epoch: number): void {
     if (this.broken) throw this.broken
     const { buffer, start, end } = region
     const sequence = this.sequence + 1
@@ -166,7 +161,7 @@ export class JournalWriter {
     for (const file of older) {
       await this.syncFile(file)
       this.older.splice(this.older.indexOf(file), 1)
-      file.handle.close()
+      closeQuietly(file.handle)
     }
     await this.syncFile(current)
     assert(upTo >= this.syncedSequence, 'synced position only rises')
@@ -190,8 +185,17 @@ export class JournalWriter {
   /** No byte is written through this writer again. */
   close(): void {
     this.broken ??= new HoldfastError('HOLDFAST_CLOSED', 'the journal is closed')
-    for (const file of [...this.older, this.current]) file.handle.close()
+    for (const file of [...this.older, this.current]) closeQuietly(file.handle)
     this.older = []
+  }
+}
+
+/** What closing could still report was settled by the sync before it, or does not count any more. */
+export function closeQuietly(handle: FileHandle): void {
+  try {
+    handle.close()
+  } catch {
+    // The descriptor is gone either way.
   }
 }
 

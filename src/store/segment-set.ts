@@ -78,11 +78,7 @@ export class SegmentSet {
    * C6. `marks` are the consumed records as of the freeze, for the segments whose marks changed. Publishes info.json if
    * anything changed. `added` are sealed, synced, and their names durable.
    */
-  async stage(
-    generation: number,
-    marks: ReadonlyMap<Segment, ConsumedSet>,
-    added: readonly Segment[],
-  ): Promise<void> {
+  async stage(generation: number, marks: ReadonlyMap<Segment, ConsumedSet>, added: readonly Segment[]): Promise<void> {
     assert(this.staged === undefined)
     if (added.length === 0 && this.segments.every((segment) => !marks.has(segment))) return
     const known = new Map(this.committed.segments.map((info) => [info.file, info]))
