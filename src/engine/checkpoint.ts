@@ -10,7 +10,8 @@ import type { ConsumedSet } from '../store/bucket-info.js'
 import { join, journalName } from '../store/file-names.js'
 import { BATCH_HEADER_BYTES, RECORD_SET, RECORD_SLOT } from '../store/format.js'
 import { beginFrame } from '../store/frame.js'
-import { closeQuietly, type JournalFile, type JournalWriter } from '../store/journal-writer.js'
+import type { JournalFile, JournalWriter } from '../store/journal-writer.js'
+import { closeQuietly } from '../store/json-file.js'
 import { type Manifest, writeManifest } from '../store/manifest.js'
 import { writeCarry } from '../store/records.js'
 import type { Segment } from '../store/segment.js'
@@ -228,11 +229,11 @@ async function writeSegment(context: CheckpointContext, planned: PlannedSegment)
         context.checkpointGuard()
       }
     }
+    segment.seal(await writer.finish())
   } catch (error) {
     writer.abandon()
     throw error
   }
-  segment.seal(await writer.finish())
 }
 
 /** C9: nothing here is needed any more, so nothing here can fail the checkpoint. */

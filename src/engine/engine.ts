@@ -71,7 +71,7 @@ export class Engine extends EventEmitter<StoreEvents> implements CheckpointConte
     const root = directory.length > 1 ? directory.replace(/\/+$/, '') : directory
     const lost: { tell?: (reason: string) => void } = {}
     try {
-      env.files.makeDirectory(root)
+      if (!env.files.exists(root)) env.files.makeDirectory(root)
     } catch (error) {
       throw ioError('creating', root, error)
     }
@@ -80,7 +80,12 @@ export class Engine extends EventEmitter<StoreEvents> implements CheckpointConte
       const state = await Engine.load(root, options)
       const engine = new Engine(options, lock, state)
       lost.tell = (reason) => engine.lockLost(reason)
-      await engine.begin(state.leased)
+      try {
+        await engine.begin(state.leased)
+      } catch (error) {
+        engine.letGo()
+        throw error
+      }
       return engine
     } catch (error) {
       await lock.release()
@@ -845,6 +850,15 @@ export class Engine extends EventEmitter<StoreEvents> implements CheckpointConte
     this.lock.release().catch(() => {})
   }
 
+  /** Descriptors and timers of a store that will not be used again. */
+  private letGo(): void {
+    this.phase = 'closed'
+    this.stopTimers()
+    this.journal.close()
+    this.state.handles.close()
+    this.state.seen.close()
+  }
+
   private stopTimers(): void {
     this.cancelTimer?.()
     this.cancelSync?.()
@@ -889,9 +903,7 @@ export class Engine extends EventEmitter<StoreEvents> implements CheckpointConte
       if (state.memoryOnly > 0) {
         this.warn('memory-only-lost', `${state.memoryOnly} jobs that cannot be written to disk end with this process`)
       }
-      this.journal.close()
-      state.handles.close()
-      state.seen.close()
+      this.letGo()
       await this.lock.release()
       this.notify()
     }

@@ -223,6 +223,7 @@ class HeldLock implements DirectoryLock {
   #verifiedAtMs = nodeClock.monotonic()
   #stopBeating: (() => Promise<void>) | undefined
   #renewal: Promise<void> | undefined
+  #released: Promise<void> | undefined
 
   constructor(places: Places, self: Identity, onLost: (reason: string) => void) {
     this.#places = places
@@ -245,13 +246,37 @@ class HeldLock implements DirectoryLock {
     )
   }
 
-  async release(): Promise<void> {
+  release(): Promise<void> {
+    this.#released ??= this.#release()
+    return this.#released
+  }
+
+  async #release(): Promise<void> {
     const held = this.#ended === undefined
     this.#ended ??= 'it was released'
     await this.#renewal
-    if (held && readRecord(this.#places.owner).token === this.#self.token)
-      fs.rmSync(this.#places.owner, { force: true })
-    await this.#stop()
+    const claimed = held && this.#claimSuccession()
+    try {
+      if (held && readRecord(this.#places.owner).token === this.#self.token)
+        fs.rmSync(this.#places.owner, { force: true })
+    } catch (error) {
+      throw ioError('unlocking', this.#places.directory, error)
+    } finally {
+      await this.#stop()
+      if (claimed) unclaim(this.#places, NO_OWNER, this.#self)
+    }
+  }
+
+  /**
+   * So that being killed between the removal of `owner.json` and that of the lock directory leaves a dead claimant,
+   * who is followed at once, and not a lock of nobody, which is waited for. Given back without it on a full disk.
+   */
+  #claimSuccession(): boolean {
+    try {
+      return claim(this.#places, NO_OWNER, this.#self) === undefined
+    } catch {
+      return false
+    }
   }
 
   /** Makes the lock directory (ELOCKED when it is there) and keeps its time of change fresh. */

@@ -21,7 +21,8 @@ export interface BinaryFuse {
   readonly fingerprints: Uint8Array
 }
 
-const SEGMENT_LENGTH_MAX = 1 << 14
+/** Two places take 14 bits of the hash each. */
+export const SEGMENT_LENGTH_MAX = 1 << 14
 /** A try of the full size fails seldom; a small one (its segments are short) may take some. */
 const ATTEMPTS_LARGE = 16
 const ATTEMPTS_SMALL = 128

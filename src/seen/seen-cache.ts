@@ -69,14 +69,21 @@ export class HitCache {
 
 /** Pages of all runs, least recently used dropped first. What is in it was checked when it came from the disk. */
 export class PageCache {
-  readonly memoryBytes: number
   private readonly pages = new Map<number, Buffer>()
   private readonly spare: Buffer[] = []
+  private readonly pageCount: number
+  private readonly pageBytes: number
+  /** Pages allocated so far: a seen-set without runs has none. */
+  private allocated = 0
 
   constructor(pageCount: number, pageBytes: number) {
     assert(pageCount > 0, 'one page at least: it is what a page is read into')
-    this.memoryBytes = pageCount * pageBytes
-    for (let i = 0; i < pageCount; i++) this.spare.push(Buffer.alloc(pageBytes))
+    this.pageCount = pageCount
+    this.pageBytes = pageBytes
+  }
+
+  get memoryBytes(): number {
+    return this.allocated * this.pageBytes
   }
 
   get(id: number): Buffer | undefined {
@@ -92,6 +99,10 @@ export class PageCache {
   take(): Buffer {
     const spare = this.spare.pop()
     if (spare !== undefined) return spare
+    if (this.allocated < this.pageCount) {
+      this.allocated++
+      return Buffer.allocUnsafeSlow(this.pageBytes)
+    }
     const [oldest, page] = this.pages.entries().next().value as [number, Buffer]
     this.pages.delete(oldest)
     return page

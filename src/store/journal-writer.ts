@@ -8,7 +8,7 @@ import { HoldfastError, ioError } from '../errors.js'
 import { join, journalName } from './file-names.js'
 import { encodeFileHeader, FILE_HEADER_BYTES, FRAME_BATCH, FRAME_HEADER_BYTES, JOURNAL_MAGIC } from './format.js'
 import { sealFrame } from './frame.js'
-import { writeFully } from './json-file.js'
+import { closeQuietly, writeFully } from './json-file.js'
 
 export interface JournalFile {
   readonly number: number
@@ -187,15 +187,6 @@ export class JournalWriter {
     this.broken ??= new HoldfastError('HOLDFAST_CLOSED', 'the journal is closed')
     for (const file of [...this.older, this.current]) closeQuietly(file.handle)
     this.older = []
-  }
-}
-
-/** What closing could still report was settled by the sync before it, or does not count any more. */
-export function closeQuietly(handle: FileHandle): void {
-  try {
-    handle.close()
-  } catch {
-    // The descriptor is gone either way.
   }
 }
 

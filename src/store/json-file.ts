@@ -94,3 +94,12 @@ export function writeFully(
   if (written === bytes.length) return
   throw Object.assign(new Error(`ENOSPC: ${written} of ${bytes.length} bytes written`), { code: 'ENOSPC' })
 }
+
+/** What closing could still report was settled by the sync before it, or does not count any more. */
+export function closeQuietly(handle: { close(): void }): void {
+  try {
+    handle.close()
+  } catch {
+    // The descriptor is gone either way.
+  }
+}

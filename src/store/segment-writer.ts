@@ -17,7 +17,7 @@ import {
   SEGMENT_MAGIC,
 } from './format.js'
 import { beginFrame, sealFrame } from './frame.js'
-import { writeFully } from './json-file.js'
+import { closeQuietly, writeFully } from './json-file.js'
 import { type SegmentIndex, type SegmentLane, writeSegmentIndex } from './segment-index.js'
 
 export const SEGMENT_TRAILER_BYTES = 16
@@ -62,7 +62,12 @@ export class SegmentWriter {
       firstSequence: 0,
       syncedSequence: 0,
     })
-    this.write(header, 0)
+    try {
+      this.write(header, 0)
+    } catch (error) {
+      this.abandon()
+      throw error
+    }
     beginFrame(this.out)
     this.out.position += BLOCK_HEADER_BYTES
   }
@@ -146,15 +151,14 @@ export class SegmentWriter {
       await this.handle.sync()
     } catch (error) {
       throw ioError('syncing', this.path, error)
-    } finally {
-      this.handle.close()
     }
+    this.handle.close()
     return { bytes: footerOffset + footerBytes + SEGMENT_TRAILER_BYTES, footerCrc, index }
   }
 
   /** Closes the file without finishing it; the caller removes it. */
   abandon(): void {
-    this.handle.close()
+    closeQuietly(this.handle)
   }
 
   private write(bytes: Uint8Array, position: number): void {

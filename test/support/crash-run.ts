@@ -16,7 +16,7 @@ export const DIRECTORY = '/job'
 const FOREVER_MS = 1e12
 
 export function openSim(env: ReturnType<typeof simEnv>, durability: Durability, more: FrontierOptions = {}): Promise<Frontier> {
-  return openFrontier(DIRECTORY, { env, durability, tuning: TINY, leaseMs: FOREVER_MS, maxAttempts: 1000, ...more })
+  return openFrontier(DIRECTORY, { env, durability, tuning: TINY, leaseMs: FOREVER_MS, maxAttempts: 1000, syncEveryMs: 30_000, ...more })
 }
 
 export interface CrashRun {

@@ -5,6 +5,7 @@
  */
 import { expect } from 'vitest'
 import type { SimClock } from '../../src/env/sim-clock.js'
+import { HoldfastError } from '../../src/errors.js'
 import type { Frontier, VisitHandle } from '../../src/frontier/frontier.js'
 import type { AddOptions } from '../../src/frontier/types.js'
 
@@ -27,8 +28,29 @@ export class Oracle {
   /** Runs a call; its effect is promised when it resolves, and open when it rejects. */
   private async call(effect: Effect, run: () => Promise<unknown>): Promise<void> {
     this.pending = effect
-    await run()
+    await this.patiently(run)
     this.settle(true)
+  }
+
+  /**
+   * Set by runs in which single calls of the disk fail: whether the store says that it goes on after a failure. Then the
+   * call that failed must have left no trace, and the same call made again must work.
+   */
+  goesOn: () => boolean = () => false
+  failures = 0
+
+  private async patiently<T>(run: () => Promise<T>): Promise<T> {
+    try {
+      return await run()
+    } catch (error) {
+      if (!(error instanceof HoldfastError) || !this.goesOn()) throw error
+      this.failures++
+      return run()
+    }
+  }
+
+  checkpoint(frontier: Frontier): Promise<void> {
+    return this.patiently(() => frontier.checkpoint())
   }
 
   /** The open call is known to have happened, or not to have. */
@@ -54,7 +76,7 @@ export class Oracle {
   }
 
   async take(frontier: Frontier, max: number): Promise<VisitHandle[]> {
-    const visits = await frontier.take({ max })
+    const visits = await this.patiently(() => frontier.take({ max }))
     for (const visit of visits) {
       expect(this.fates.get(visit.url), `${visit.url} is handed out`).toBe('live')
       this.attempts.set(visit.url, visit.attempt)

@@ -25,23 +25,23 @@ const crawl: Scenario = async (frontier, oracle) => {
 const checkpoints: Scenario = async (frontier, oracle) => {
   await oracle.add(frontier, pages(1, 0, 8))
   await oracle.add(frontier, pages(2, 0, 6), { priority: 5 })
-  await frontier.checkpoint()
+  await oracle.checkpoint(frontier)
   const visits = await oracle.take(frontier, 5)
   await oracle.ack(visits[0], pages(3, 0, 4), { at: 1 })
   await oracle.retry(visits[1], 0)
-  await frontier.checkpoint()
+  await oracle.checkpoint(frontier)
   await oracle.ack(visits[2])
   await oracle.add(frontier, pages(1, 4, 12))
-  await frontier.checkpoint()
+  await oracle.checkpoint(frontier)
   for (const visit of await oracle.take(frontier, 20)) await oracle.ack(visit)
-  await frontier.checkpoint()
+  await oracle.checkpoint(frontier)
 }
 
 /** Work goes on while a checkpoint writes: what is taken, acked and added then belongs to the new journal. */
 const during: Scenario = async (frontier, oracle) => {
   await oracle.add(frontier, pages(1, 0, 10))
   await oracle.add(frontier, pages(2, 0, 10), { priority: -1 })
-  const running = frontier.checkpoint()
+  const running = oracle.checkpoint(frontier)
   running.catch(() => {})
   const visits = await oracle.take(frontier, 4)
   await oracle.ack(visits[0], pages(3, 0, 3))
@@ -51,7 +51,7 @@ const during: Scenario = async (frontier, oracle) => {
   await running
   await oracle.ack(visits[3])
   await oracle.requeue(frontier)
-  await frontier.checkpoint()
+  await oracle.checkpoint(frontier)
 }
 
 const delays: Scenario = async (frontier, oracle, clock) => {
@@ -62,33 +62,33 @@ const delays: Scenario = async (frontier, oracle, clock) => {
   const visits = await oracle.take(frontier, 3)
   await oracle.retry(visits[0], 5_000)
   await oracle.bury(visits[1])
-  await frontier.checkpoint()
+  await oracle.checkpoint(frontier)
   await clock.advance(100_000)
   for (const visit of await oracle.take(frontier, 3)) await oracle.ack(visit)
-  await frontier.checkpoint()
+  await oracle.checkpoint(frontier)
   await oracle.requeue(frontier)
 }
 
 const graves: Scenario = async (frontier, oracle) => {
   await oracle.add(frontier, pages(1, 0, 9))
   for (const visit of await oracle.take(frontier, 8)) await oracle.bury(visit)
-  await frontier.checkpoint()
+  await oracle.checkpoint(frontier)
   await oracle.requeue(frontier)
   const visits = await oracle.take(frontier, 3)
   await oracle.bury(visits[0])
   await oracle.ack(visits[1])
   await oracle.release(visits[2])
-  await frontier.checkpoint()
+  await oracle.checkpoint(frontier)
 }
 
 /** A bucket that ends thin: the last jobs of its segments move forward. */
 const thin: Scenario = async (frontier, oracle) => {
   await oracle.add(frontier, pages(1, 0, 30))
-  await frontier.checkpoint()
+  await oracle.checkpoint(frontier)
   for (const visit of await oracle.take(frontier, 26)) await oracle.ack(visit)
-  await frontier.checkpoint()
+  await oracle.checkpoint(frontier)
   await oracle.add(frontier, pages(1, 30, 33))
-  await frontier.checkpoint()
+  await oracle.checkpoint(frontier)
 }
 
 export const SCENARIOS: Readonly<Record<string, Scenario>> = { crawl, checkpoints, during, delays, graves, thin }
