@@ -209,6 +209,7 @@ export class Engine extends EventEmitter<StoreEvents> implements CheckpointConte
       this.warn('torn-tail', `${this.recovery.tornBytes} bytes of an unfinished write were cut off the journal`)
     }
     this.armBackgroundSync()
+    this.tidyQuietly()
     this.condition = this.currentCondition()
     this.arm()
   }
@@ -243,17 +244,21 @@ export class Engine extends EventEmitter<StoreEvents> implements CheckpointConte
       this.timerAt = Infinity
       this.cancelTimer = undefined
       if (this.phase !== 'open' || this.failure !== undefined) return
-      try {
-        this.housekeep()
-      } catch (error) {
-        // A slice that cannot be read: the next take meets the same error and tells its caller.
-        this.warn('read-failed', (error as Error).message)
-        this.timerAt = Infinity
-        return
-      }
+      if (!this.tidyQuietly()) return
       this.notify()
       this.arm()
     })
+  }
+
+  /** False: a slice of delayed jobs cannot be read. The next take meets the same error and tells its caller. */
+  private tidyQuietly(): boolean {
+    try {
+      this.housekeep()
+      return true
+    } catch (error) {
+      this.warn('read-failed', (error as Error).message)
+      return false
+    }
   }
 
   /** Ends leases that ran out and brings due jobs to the ready ones. */

@@ -1,6 +1,7 @@
 /**
  * A process of its own that takes locks on request. Reads one command per line, answers each with one line of JSON:
- * `acquire DIR`, `assert`, `release`. The compiled lock is named by the first argument. Ends with its standard input.
+ * `acquire DIR`, `assert`, `release`. The compiled lock is named by the first argument. Comes to its end with its standard input,
+ * if nothing else keeps it alive.
  */
 import { createInterface } from 'node:readline'
 
@@ -42,4 +43,3 @@ for await (const line of createInterface({ input: process.stdin })) {
     })
   }
 }
-process.exit(0)

@@ -40,12 +40,13 @@ function picture(files: SimFileSystem): string {
     .join(', ')
 }
 
-const after = (files: SimFileSystem, unsynced: Unsynced, seed = 1): string => picture(files.crash({ seed, unsynced }))
+const pictureAfter = (files: SimFileSystem, unsynced: Unsynced, seed = 1): string =>
+  picture(files.crash({ seed, unsynced }))
 
 /** All that `torn` makes of it, over many seeds. */
 function outcomes(files: SimFileSystem, seeds = SEEDS): string[] {
   const seen = new Set<string>()
-  for (let seed = 0; seed < seeds; seed++) seen.add(after(files, 'torn', seed))
+  for (let seed = 0; seed < seeds; seed++) seen.add(pictureAfter(files, 'torn', seed))
   return [...seen].sort()
 }
 
@@ -54,7 +55,7 @@ describe('data of a file', () => {
     const files = disk()
     write(files, '/d/a', 'a'.repeat(600), 'sync')
     files.syncDirectoryNow('/d')
-    for (const unsynced of ['lost', 'kept', 'torn'] as const) expect(after(files, unsynced)).toBe('/d/a=600a')
+    for (const unsynced of ['lost', 'kept', 'torn'] as const) expect(pictureAfter(files, unsynced)).toBe('/d/a=600a')
     expect(outcomes(files)).toEqual(['/d/a=600a'])
   })
 
@@ -64,8 +65,8 @@ describe('data of a file', () => {
     files.syncDirectoryNow('/d')
     const handle = files.open('/d/a', 'edit')
     handle.write(Buffer.from('b'.repeat(1024)), 0)
-    expect(after(files, 'lost')).toBe('/d/a=1024a')
-    expect(after(files, 'kept')).toBe('/d/a=1024b')
+    expect(pictureAfter(files, 'lost')).toBe('/d/a=1024a')
+    expect(pictureAfter(files, 'kept')).toBe('/d/a=1024b')
     expect(outcomes(files)).toEqual(['/d/a=1024a', '/d/a=1024b', '/d/a=512a 512b', '/d/a=512b 512a'])
     expect(picture(files)).toBe('/d/a=1024b')
     handle.close()
@@ -88,7 +89,7 @@ describe('data of a file', () => {
     const handle = files.open('/d/a', 'edit')
     handle.write(Buffer.from('b'.repeat(512)), 512)
     handle.write(Buffer.from('c'.repeat(100)), 1024)
-    expect(after(files, 'lost')).toBe('/d/a=512a')
+    expect(pictureAfter(files, 'lost')).toBe('/d/a=512a')
     expect(outcomes(files)).toEqual([
       '/d/a=512a',
       '/d/a=512a 512.',
@@ -117,8 +118,8 @@ describe('data of a file', () => {
     files.syncDirectoryNow('/d')
     const handle = files.open('/d/a', 'edit')
     handle.truncate(512)
-    expect(after(files, 'lost')).toBe('/d/a=600a')
-    expect(after(files, 'kept')).toBe('/d/a=512a')
+    expect(pictureAfter(files, 'lost')).toBe('/d/a=600a')
+    expect(pictureAfter(files, 'kept')).toBe('/d/a=512a')
     // The cut part may be zeroed before the length says so.
     expect(outcomes(files)).toEqual(['/d/a=512a', '/d/a=512a 88.', '/d/a=600a'])
     handle.syncNow()
@@ -131,7 +132,7 @@ describe('data of a file', () => {
     write(files, '/d/a', 'a'.repeat(100), 'sync')
     files.syncDirectoryNow('/d')
     write(files, '/d/a', 'b'.repeat(100))
-    expect(after(files, 'lost')).toBe('/d/a=100a')
+    expect(pictureAfter(files, 'lost')).toBe('/d/a=100a')
     expect(outcomes(files)).toEqual(['/d/a=', '/d/a=100a', '/d/a=100b'])
   })
 
@@ -156,9 +157,9 @@ describe('a sync of a file', () => {
     handle.write(Buffer.from('a'.repeat(10)), 0)
     const running = handle.sync()
     handle.write(Buffer.from('b'.repeat(10)), 5)
-    expect(after(files, 'lost')).toBe('/d/a=')
+    expect(pictureAfter(files, 'lost')).toBe('/d/a=')
     await running
-    expect(after(files, 'lost')).toBe('/d/a=10a')
+    expect(pictureAfter(files, 'lost')).toBe('/d/a=10a')
     expect(outcomes(files)).toEqual(['/d/a=10a', '/d/a=5a 10b', '/d/a=5a 5b', '/d/a=10a 5.'].sort())
     await handle.sync()
     expect(outcomes(files)).toEqual(['/d/a=5a 10b'])
@@ -174,7 +175,7 @@ describe('a sync of a file', () => {
     handle.write(Buffer.from('b'.repeat(20)), 0)
     handle.syncNow()
     await running
-    expect(after(files, 'lost')).toBe('/d/a=20b')
+    expect(pictureAfter(files, 'lost')).toBe('/d/a=20b')
     handle.close()
   })
 
@@ -186,14 +187,14 @@ describe('a sync of a file', () => {
     const running = handle.sync()
     handle.close()
     await running
-    expect(after(files, 'lost')).toBe('/d/a=2a')
+    expect(pictureAfter(files, 'lost')).toBe('/d/a=2a')
   })
 
   test('does not make the name durable', () => {
     const files = disk()
     write(files, '/d/a', 'aa', 'sync')
-    expect(after(files, 'lost')).toBe('')
-    expect(after(files, 'kept')).toBe('/d/a=2a')
+    expect(pictureAfter(files, 'lost')).toBe('')
+    expect(pictureAfter(files, 'kept')).toBe('/d/a=2a')
     expect(outcomes(files)).toEqual(['', '/d/a=2a'])
   })
 })
@@ -203,7 +204,7 @@ describe('names', () => {
     const files = disk()
     write(files, '/d/a', 'aa')
     files.syncDirectoryNow('/d')
-    expect(after(files, 'lost')).toBe('/d/a=')
+    expect(pictureAfter(files, 'lost')).toBe('/d/a=')
     expect(outcomes(files)).toEqual(['/d/a=', '/d/a=2.', '/d/a=2a'])
   })
 
@@ -212,9 +213,9 @@ describe('names', () => {
     write(files, '/d/a', 'aa', 'sync')
     const running = files.syncDirectory('/d')
     write(files, '/d/b', 'bb', 'sync')
-    expect(after(files, 'lost')).toBe('')
+    expect(pictureAfter(files, 'lost')).toBe('')
     await running
-    expect(after(files, 'lost')).toBe('/d/a=2a')
+    expect(pictureAfter(files, 'lost')).toBe('/d/a=2a')
     expect(outcomes(files)).toEqual(['/d/a=2a', '/d/a=2a, /d/b=2b'])
   })
 
@@ -223,12 +224,12 @@ describe('names', () => {
     files.makeDirectory('/x/y')
     write(files, '/x/y/a', 'aa', 'sync')
     files.syncDirectoryNow('/x/y')
-    expect(after(files, 'lost')).toBe('')
+    expect(pictureAfter(files, 'lost')).toBe('')
     files.syncDirectoryNow('/')
     expect(files.crash({ seed: 1, unsynced: 'lost' }).exists('/x')).toBe(true)
-    expect(after(files, 'lost')).toBe('')
+    expect(pictureAfter(files, 'lost')).toBe('')
     files.syncDirectoryNow('/x')
-    expect(after(files, 'lost')).toBe('/x/y/a=2a')
+    expect(pictureAfter(files, 'lost')).toBe('/x/y/a=2a')
   })
 
   test('that were unlinked come back until the directory is synced', () => {
@@ -236,8 +237,8 @@ describe('names', () => {
     write(files, '/d/a', 'aa', 'sync')
     files.syncDirectoryNow('/d')
     files.unlink('/d/a')
-    expect(after(files, 'lost')).toBe('/d/a=2a')
-    expect(after(files, 'kept')).toBe('')
+    expect(pictureAfter(files, 'lost')).toBe('/d/a=2a')
+    expect(pictureAfter(files, 'kept')).toBe('')
     expect(outcomes(files)).toEqual(['', '/d/a=2a'])
     files.syncDirectoryNow('/d')
     expect(outcomes(files)).toEqual([''])
@@ -251,7 +252,7 @@ describe('names', () => {
     files.syncDirectoryNow('/d')
     files.unlink('/d/e/a')
     files.removeDirectory('/d/e')
-    expect(after(files, 'lost')).toBe('/d/e/a=2a')
+    expect(pictureAfter(files, 'lost')).toBe('/d/e/a=2a')
     files.syncDirectoryNow('/d')
     expect(files.crash({ seed: 1, unsynced: 'lost' }).exists('/d/e')).toBe(false)
   })
@@ -263,7 +264,7 @@ describe('names', () => {
     write(files, '/d/t', 'new', 'sync')
     files.rename('/d/t', '/d/m')
     expect(picture(files)).toBe('/d/m=1n 1e 1w')
-    expect(after(files, 'lost')).toBe('/d/m=1o 1l 1d')
+    expect(pictureAfter(files, 'lost')).toBe('/d/m=1o 1l 1d')
     expect(outcomes(files)).toEqual(['/d/m=1n 1e 1w', '/d/m=1o 1l 1d', '/d/m=1o 1l 1d, /d/t=1n 1e 1w'])
     files.syncDirectoryNow('/d')
     expect(outcomes(files)).toEqual(['/d/m=1n 1e 1w'])
@@ -314,7 +315,7 @@ describe('names', () => {
       files.rename('/d/a', '/e/b')
       return files
     }
-    expect(after(make(), 'lost')).toBe('/d/a=1a')
+    expect(pictureAfter(make(), 'lost')).toBe('/d/a=1a')
     expect(outcomes(make())).toEqual(['/d/a=1a', '/e/b=1a'])
     for (const directory of ['/d', '/e']) {
       const files = make()
@@ -374,7 +375,7 @@ describe('the disk after the crash', () => {
     ])
     write(next, '/d/a', 'bbb', 'sync')
     expect(picture(files)).toBe('/d/a=2a')
-    expect(after(next, 'lost')).toBe('/d/a=3b')
+    expect(pictureAfter(next, 'lost')).toBe('/d/a=3b')
   })
 
   test('is the same for the same seed', () => {
@@ -383,8 +384,8 @@ describe('the disk after the crash', () => {
       write(files, `/d/f${index}`, 'x'.repeat(3000), index % 2 === 0 ? 'sync' : 'no sync')
     const pictures = new Set<string>()
     for (let seed = 0; seed < 50; seed++) {
-      expect(after(files, 'torn', seed)).toBe(after(files, 'torn', seed))
-      pictures.add(after(files, 'torn', seed))
+      expect(pictureAfter(files, 'torn', seed)).toBe(pictureAfter(files, 'torn', seed))
+      pictures.add(pictureAfter(files, 'torn', seed))
     }
     expect(pictures.size).toBeGreaterThan(40)
   })

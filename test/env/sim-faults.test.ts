@@ -297,6 +297,12 @@ describe('a full disk', () => {
     expect(files.usedBytes).toBe(4)
     d.close()
     expect(files.usedBytes).toBe(0)
+    put('/e').close()
+    put('/f').close()
+    files.rename('/e', '/f')
+    expect(files.usedBytes).toBe(10)
+    files.unlink('/f')
+    expect(files.usedBytes).toBe(0)
   })
 })
 
