@@ -36,6 +36,7 @@ export async function workLoop<L extends LeaseHandle>(
   const backoff = options.backoff ?? ((failures) => defaultBackoff(failures, env.random.uint32() / 2 ** 32))
   const running = new Map<L, Promise<void>>()
   let failure: unknown
+  let tellEnded = (): void => {}
   const stopRenewing = renew(env, leaseMs, running)
 
   const work = async (lease: L): Promise<void> => {
@@ -50,6 +51,7 @@ export async function workLoop<L extends LeaseHandle>(
       if (errorCode(error) !== 'HOLDFAST_STALE_LEASE' && errorCode(error) !== 'HOLDFAST_CLOSED') failure ??= error
     } finally {
       running.delete(lease)
+      tellEnded()
     }
   }
 
@@ -60,8 +62,11 @@ export async function workLoop<L extends LeaseHandle>(
       for (const lease of leases) running.set(lease, work(lease))
       if (leases.length > 0 && running.size < concurrency) continue
       if (running.size === 0 && source.isFinished) break
-      // A handler that ends settles its lease, which is a change.
-      await Promise.race([source.changeOrAbort(signal), ...(running.size >= concurrency ? running.values() : [])])
+      // Both are needed: a lease is settled before its handler has returned, and the last one to return changes nothing.
+      const ended = new Promise<void>((resolve) => {
+        tellEnded = resolve
+      })
+      await Promise.race([source.changeOrAbort(signal), ended])
     }
   } finally {
     await Promise.all(running.values())

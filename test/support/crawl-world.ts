@@ -4,13 +4,13 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { closeServer, listen } from '../../fixtures/site/serve.js'
 import type { PageLine } from '../../src/crawl/page-line.js'
 import type { CrawlPlan } from '../../src/crawl/run-crawl.js'
 import { nodeClock } from '../../src/env/clock.js'
 import type { Env } from '../../src/env/env.js'
 import { nodeFiles } from '../../src/env/node-file-system.js'
 import { seededRandom } from '../../src/env/random.js'
-import { closeServer, listen } from '../../fixtures/site/serve.js'
 
 export function tempDirectory(): { readonly path: string; remove(): void } {
   const path = mkdtempSync(join(tmpdir(), 'holdfast-test-'))
