@@ -6,6 +6,7 @@ import type { Adder, JobFields, MemoryJob } from '../engine/adder.js'
 import { Engine } from '../engine/engine.js'
 import { resolveOptions, type Tuning } from '../engine/engine-options.js'
 import { unserializableField } from '../engine/payload-check.js'
+import { forget, pauseSlot } from '../engine/small-commits.js'
 import { HoldfastError } from '../errors.js'
 import { ADD_CHUNK_COUNT } from '../limits.js'
 import type { JobEntry } from '../queue/job-entry.js'
@@ -268,7 +269,7 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
   /** Hands nothing of this slot out before `untilMs` (ms since the epoch). Durable. 0 ends the pause. */
   pauseSlot(slot: string, untilMs: number): Promise<void> {
     if (!Number.isFinite(untilMs)) throw new TypeError(`untilMs is ${untilMs}, expected ms since the epoch`)
-    return this.engine.pauseSlot(slot, untilMs)
+    return pauseSlot(this.engine.desk, slot, untilMs)
   }
 
   /** True when this request was accepted before. */
@@ -280,7 +281,7 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
   /** Forgets that this request was seen, so that it can be added again. False: it was not. */
   forget(request: RequestInput): Promise<boolean> {
     this.prepare(request, NO_OPTIONS)
-    return this.engine.forget(this.fields.fingerprint as Uint8Array)
+    return forget(this.engine.desk, this.fields.fingerprint as Uint8Array)
   }
 }
 
@@ -315,7 +316,7 @@ export class VisitHandle extends LeaseHandle implements Visit {
   async ack(options: AckOptions = {}): Promise<AddResult> {
     const { add, addOptions = NO_OPTIONS, state } = options
     let invalid = 0
-    const adder = await this.engine.settle(
+    const adder = await this.engine.desk.settle(
       this.entry,
       { verb: 'ack' },
       state,

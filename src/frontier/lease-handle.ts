@@ -57,24 +57,24 @@ export class LeaseHandle implements Lease {
   async retry(options: RetryOptions = {}): Promise<void> {
     const { delayMs = 0, reason = '', state } = options
     if (!(delayMs >= 0)) throw new TypeError(`delayMs is ${delayMs}, expected a number of 0 or more`)
-    await this.engine.settle(this.entry, { verb: 'retry', delayMs, reason, counted: true }, state)
+    await this.engine.desk.settle(this.entry, { verb: 'retry', delayMs, reason, counted: true }, state)
   }
 
   /** As `retry` at once, without counting a failure: the work was broken off, not refused. */
   async giveBack(): Promise<void> {
-    await this.engine.settle(this.entry, { verb: 'retry', delayMs: 0, reason: '', counted: false })
+    await this.engine.desk.settle(this.entry, { verb: 'retry', delayMs: 0, reason: '', counted: false })
   }
 
   async bury(options: BuryOptions = {}): Promise<void> {
-    await this.engine.settle(this.entry, { verb: 'bury', reason: options.reason ?? '' }, options.state)
+    await this.engine.desk.settle(this.entry, { verb: 'bury', reason: options.reason ?? '' }, options.state)
   }
 
   async release(options: Settlement = {}): Promise<void> {
-    await this.engine.settle(this.entry, { verb: 'release' }, options.state)
+    await this.engine.desk.settle(this.entry, { verb: 'release' }, options.state)
   }
 
   extend(leaseMs: number = this.engine.options.leaseMs): void {
     if (!(leaseMs > 0)) throw new TypeError(`leaseMs is ${leaseMs}, expected a number above 0`)
-    this.engine.extend(this.entry, leaseMs)
+    this.engine.desk.extend(this.entry, leaseMs)
   }
 }

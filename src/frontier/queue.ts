@@ -133,6 +133,6 @@ export class JobHandle<T> extends LeaseHandle implements Job<T> {
   }
 
   async ack(options: Settlement = {}): Promise<void> {
-    await this.engine.settle(this.entry, { verb: 'ack' }, options.state)
+    await this.engine.desk.settle(this.entry, { verb: 'ack' }, options.state)
   }
 }

@@ -2,6 +2,7 @@
 import { EventEmitter } from 'node:events'
 import type { MemoryJob } from '../engine/adder.js'
 import type { Engine } from '../engine/engine.js'
+import { fromDead, setValues, value } from '../engine/small-commits.js'
 import { errorCode } from '../errors.js'
 import type { JobEntry } from '../queue/job-entry.js'
 import type { LeaseEntry } from '../queue/lease-table.js'
@@ -78,14 +79,14 @@ export abstract class StoreFace<L extends LeaseHandle, P> extends EventEmitter<S
   protected takeNow(max: number): L[] {
     const taken: L[] = []
     for (;;) {
-      const entries = this.engine.take(max - taken.length)
+      const entries = this.engine.desk.take(max - taken.length)
       for (const entry of entries) {
         try {
           taken.push(this.face(entry, this.headerOf(entry.job)))
         } catch (error) {
           const reason = `undecodable: ${(error as Error).message}`
           this.engine.warn('undecodable', `job ${entry.job.id} went to the dead letters: ${reason}`)
-          this.engine
+          this.engine.desk
             .settle(entry, { verb: 'bury', reason })
             .catch((failure) => this.engine.warn('bury-failed', (failure as Error).message))
         }
@@ -167,12 +168,12 @@ export abstract class StoreFace<L extends LeaseHandle, P> extends EventEmitter<S
 
   /** A durable key/value of the user; undefined when it is not set. */
   state(key: string): unknown {
-    return this.engine.value(key)
+    return value(this.engine.desk, key)
   }
 
   /** Sets durable key/values in one commit; `undefined` deletes. All together at most 1 MiB (HOLDFAST_TOO_LARGE). */
   setState(entries: Record<string, unknown>): Promise<void> {
-    return this.engine.setValues(entries)
+    return setValues(this.engine.desk, entries)
   }
 
   /** Every dead letter, oldest segments first. */
@@ -203,12 +204,12 @@ export abstract class StoreFace<L extends LeaseHandle, P> extends EventEmitter<S
 
   /** Brings dead letters back to ready, all or those with these ids, with a fresh count of attempts. */
   requeue(ids?: Iterable<number>): Promise<number> {
-    return this.engine.fromDead('requeue', wantedIds(ids))
+    return fromDead(this.engine.desk, 'requeue', wantedIds(ids))
   }
 
   /** Throws dead letters away for ever, all or those with these ids. */
   dropDead(ids?: Iterable<number>): Promise<number> {
-    return this.engine.fromDead('drop', wantedIds(ids))
+    return fromDead(this.engine.desk, 'drop', wantedIds(ids))
   }
 
   /** Moves the start of replay forward now. Not needed: it happens by itself. */

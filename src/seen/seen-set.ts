@@ -247,6 +247,9 @@ export class SeenSet {
         const { version } = frozen
         const context = this.flushContext()
         const flushed = await flushTable(context, frozen.table, this.readers, this.nextNumber++, assertWanted)
+        // The set may have been closed or the checkpoint given up in the very turn in which the write ended.
+        if (this.closed || frozen.cancelled) this.discard(flushed.run)
+        assertWanted()
         // An add was taken back while its key may have been written already: once more, without it.
         if (frozen.version !== version) {
           this.discard(flushed.run)

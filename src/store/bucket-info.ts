@@ -77,7 +77,7 @@ function readGeneration(value: unknown, path: string): BucketGeneration {
     Array.isArray(g.segments) &&
     g.segments.every(
       (s) =>
-        parseSegmentName(s.file) !== undefined &&
+        parseSegmentName(s?.file) !== undefined &&
         whole(s.id) &&
         whole(s.records) &&
         whole(s.bytes) &&

@@ -1,0 +1,45 @@
+/** The user's key/values as records: encoded at once, applied when the batch is written, bounded all together. */
+import type { ByteWriter } from '../bytes/byte-writer.js'
+import { HoldfastError } from '../errors.js'
+import { STATE_BYTES_MAX } from '../limits.js'
+import * as F from '../store/format.js'
+import { encodeValue } from './codec.js'
+import { unserializableField } from './payload-check.js'
+import type { StoreState } from './store-state.js'
+
+export function writeValues(
+  state: StoreState,
+  writer: ByteWriter,
+  values: Record<string, unknown>,
+): { records: number; apply: () => void } {
+  const changes: [string, Buffer | undefined][] = []
+  let bytes = state.valueBytes
+  for (const [key, value] of Object.entries(values)) {
+    const encoded = value === undefined ? undefined : encodeChecked(value, `state.${key}`)
+    bytes += encoded === undefined ? 0 : key.length + encoded.length
+    bytes -= state.values.has(key) ? key.length + (state.values.get(key) as Buffer).length : 0
+    changes.push([key, encoded])
+    writer.u8(encoded === undefined ? F.RECORD_UNSET : F.RECORD_SET)
+    writer.string(key)
+    if (encoded === undefined) continue
+    writer.varint(encoded.length)
+    writer.bytes(encoded)
+  }
+  if (bytes > STATE_BYTES_MAX) {
+    throw new HoldfastError('HOLDFAST_TOO_LARGE', `the state would be ${bytes} bytes, the limit is ${STATE_BYTES_MAX}`)
+  }
+  return {
+    records: changes.length,
+    apply: () => {
+      for (const [key, value] of changes) state.setValue(key, value)
+    },
+  }
+}
+
+function encodeChecked(value: unknown, path: string): Buffer {
+  const field = unserializableField(value, path)
+  if (field !== undefined) {
+    throw new HoldfastError('HOLDFAST_UNSERIALIZABLE', `${field} cannot be written to disk`, { field })
+  }
+  return Buffer.from(encodeValue(value))
+}
