@@ -1,8 +1,8 @@
 /** What a random run can do to a frontier and to its model, each followed by a comparison of all counts. */
 import fc from 'fast-check'
 import { expect } from 'vitest'
-import { simEnv } from '../../src/env/sim-env.js'
 import { SimClock } from '../../src/env/sim-clock.js'
+import { simEnv } from '../../src/env/sim-env.js'
 import type { SimFileSystem } from '../../src/env/sim-file-system.js'
 import { errorCode } from '../../src/errors.js'
 import { type Frontier, openFrontier, type VisitHandle } from '../../src/frontier/frontier.js'
@@ -95,25 +95,23 @@ const jobOf = (model: Model, visit: VisitHandle) => {
 }
 
 const urls = fc.array(
-  fc.record({ host: fc.integer({ min: 0, max: 2 }), page: fc.integer({ min: 0, max: 40 }) }).map(
-    ({ host, page }) => `http://h${host}.test/${page}`,
-  ),
+  fc
+    .record({ host: fc.integer({ min: 0, max: 2 }), page: fc.integer({ min: 0, max: 40 }) })
+    .map(({ host, page }) => `http://h${host}.test/${page}`),
   { minLength: 1, maxLength: 8 },
 )
 const at = fc.nat(50)
 const delay = fc.constantFrom(0, 0, 1, 5_000, 90_000, 3 * 3_600_000)
 
-const add = fc
-  .record({ urls, priority: fc.integer({ min: -1, max: 1 }), start: fc.boolean(), delayMs: delay })
-  .map(
-    ({ urls, priority, start, delayMs }) =>
-      new Command(`add(${urls}, ${priority}, ${start}, ${delayMs})`, async (model, real) => {
-        const expected = urls.filter((url) => model.add(url, priority, start, delayMs)).length
-        const notBefore = delayMs > 0 ? real.env.clock.now() + delayMs : 0
-        const result = await real.frontier.add(urls, { priority, start, notBefore })
-        expect(result).toEqual({ added: expected, duplicates: urls.length - expected, memoryOnly: 0, invalid: 0 })
-      }),
-  )
+const add = fc.record({ urls, priority: fc.integer({ min: -1, max: 1 }), start: fc.boolean(), delayMs: delay }).map(
+  ({ urls, priority, start, delayMs }) =>
+    new Command(`add(${urls}, ${priority}, ${start}, ${delayMs})`, async (model, real) => {
+      const expected = urls.filter((url) => model.add(url, priority, start, delayMs)).length
+      const notBefore = delayMs > 0 ? real.env.clock.now() + delayMs : 0
+      const result = await real.frontier.add(urls, { priority, start, notBefore })
+      expect(result).toEqual({ added: expected, duplicates: urls.length - expected, memoryOnly: 0, invalid: 0 })
+    }),
+)
 
 const take = fc.integer({ min: 1, max: 4 }).map(
   (max) =>

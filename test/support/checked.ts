@@ -5,10 +5,10 @@
 import { expect } from 'vitest'
 import { type VerifyReport, verifyDirectory } from '../../src/engine/verify.js'
 import type { Env } from '../../src/env/env.js'
+import { SimClock } from '../../src/env/sim-clock.js'
 import { SimFileSystem } from '../../src/env/sim-file-system.js'
 import type { Frontier } from '../../src/frontier/frontier.js'
 import type { Queue } from '../../src/frontier/queue.js'
-import { SimClock } from '../../src/env/sim-clock.js'
 
 type Store = Frontier | Queue<unknown>
 
@@ -44,7 +44,9 @@ export async function closeChecked(store: Store, env: Env, directory: string): P
   expect(report.tornBytes).toBe(0)
   // What was leased was given back.
   expect(report.jobs.leased).toBe(0)
-  expect(report.jobs.ready + report.jobs.delayed).toBe(before.ready + before.leased + before.delayed - before.memoryOnly)
+  expect(report.jobs.ready + report.jobs.delayed).toBe(
+    before.ready + before.leased + before.delayed - before.memoryOnly,
+  )
   if (env.files instanceof SimFileSystem) expect(env.files.openHandles()).toBe(0)
   if (env.clock instanceof SimClock) {
     await env.clock.settle()

@@ -3,8 +3,8 @@
  * disk may hold then, and asks the oracle. With `inRecovery` the re-opening is cut at each of its calls as well.
  */
 import { expect } from 'vitest'
-import { simEnv } from '../../src/env/sim-env.js'
 import { SimClock } from '../../src/env/sim-clock.js'
+import { simEnv } from '../../src/env/sim-env.js'
 import { SimFileSystem, type Unsynced } from '../../src/env/sim-file-system.js'
 import { type Frontier, openFrontier } from '../../src/frontier/frontier.js'
 import type { Durability, FrontierOptions } from '../../src/frontier/types.js'
@@ -15,8 +15,20 @@ import type { Scenario } from './scenario.js'
 export const DIRECTORY = '/job'
 const FOREVER_MS = 1e12
 
-export function openSim(env: ReturnType<typeof simEnv>, durability: Durability, more: FrontierOptions = {}): Promise<Frontier> {
-  return openFrontier(DIRECTORY, { env, durability, tuning: TINY, leaseMs: FOREVER_MS, maxAttempts: 1000, syncEveryMs: 30_000, ...more })
+export function openSim(
+  env: ReturnType<typeof simEnv>,
+  durability: Durability,
+  more: FrontierOptions = {},
+): Promise<Frontier> {
+  return openFrontier(DIRECTORY, {
+    env,
+    durability,
+    tuning: TINY,
+    leaseMs: FOREVER_MS,
+    maxAttempts: 1000,
+    syncEveryMs: 30_000,
+    ...more,
+  })
 }
 
 export interface CrashRun {
@@ -25,14 +37,13 @@ export interface CrashRun {
   readonly unsynced: Unsynced
   readonly seed: number
   readonly inRecovery?: boolean
-  /** First and last call to cut at; default all. */
-  readonly from?: number
-  readonly to?: number
+  /** Cut at each n-th call only; default each. */
+  readonly every?: number
 }
 
 /** Returns how many calls the whole scenario makes. */
 export async function crashAtEveryCall(run: CrashRun): Promise<number> {
-  for (let k = run.from ?? 0; k <= (run.to ?? Infinity); k++) {
+  for (let k = 0; ; k += run.every ?? 1) {
     const files = new SimFileSystem()
     const env = simEnv({ seed: run.seed, files })
     const oracle = new Oracle()
@@ -56,7 +67,6 @@ export async function crashAtEveryCall(run: CrashRun): Promise<number> {
     }
     if (!files.crashed) return k
   }
-  return run.to ?? 0
 }
 
 /** Cuts the opening at each of its calls; what is left must open to the same. */
