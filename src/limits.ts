@@ -31,6 +31,13 @@ export const SEGMENT_BYTES = 16 * MiB
 export const SEGMENT_BLOCK_BYTES = 16 * KiB
 /** Blocks kept decoded at once, over all segments. */
 export const BLOCK_CACHE_COUNT = 64
+/**
+ * What a lane reads ahead from a segment in one go. Hosts are served in turn, so the next record of a lane is wanted only
+ * after many others: without this every take would read a block.
+ */
+export const READ_AHEAD_BYTES = 4 * KiB
+/** All that lanes may have read ahead; the lane served longest ago gives its part back first. */
+export const READ_AHEAD_TOTAL_BYTES = 16 * MiB
 /** Descriptors kept open for segments and runs, over all buckets: works under `ulimit -n 256`. */
 export const OPEN_FILES_MAX = 64
 /** A segment with less live than this share of its records is thin: its last jobs move forward, and it goes. */
@@ -67,6 +74,7 @@ export const PAYLOAD_DEPTH_MAX = 200
 
 assert(JOB_PAYLOAD_BYTES_MAX + 64 * KiB < FRAME_PAYLOAD_BYTES_MAX, 'a job fits a frame')
 assert(BATCH_FLUSH_BYTES < FRAME_PAYLOAD_BYTES_MAX, 'a batch is flushed before it outgrows a frame')
+assert(READ_AHEAD_BYTES < SEGMENT_BLOCK_BYTES, 'one read ahead comes from at most two blocks')
 assert(SEGMENT_BLOCK_BYTES < SEGMENT_BYTES, 'a block fits a segment')
 assert(CARRY_BUCKET_BYTES < CARRY_TOTAL_BYTES, 'one small bucket fits what may be carried')
 assert(CARRY_TOTAL_BYTES < JOURNAL_BYTES_MAX, 'carrying does not fill the new journal')

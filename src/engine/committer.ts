@@ -137,7 +137,8 @@ export class Committer {
       this.rejectAll(batch, error)
       return
     }
-    const ridden = records > 0 || rideAlone ? this.hooks.ride(this.writer) : 0
+    const rides = records > 0 || rideAlone
+    const ridden = rides ? this.hooks.ride(this.writer) : 0
     if (records + ridden > 0) {
       try {
         const region = { buffer: this.writer.buffer, start: this.writer.start, end: this.writer.position }
@@ -146,7 +147,7 @@ export class Committer {
         this.writeFailed(batch, error as HoldfastError)
         return
       }
-      if (ridden > 0) this.hooks.rideWritten()
+      if (rides) this.hooks.rideWritten()
     }
     const region = this.writer.finish()
     this.begin()

@@ -76,7 +76,7 @@ export class LeaseDesk {
     while (leases.length < max) {
       let job: JobEntry | undefined
       try {
-        job = state.ready.take(now, state.loadForLane)
+        job = state.ready.take(now, state)
       } catch (error) {
         // What was taken before stays handed out; the caller meets the error on the next call.
         if (leases.length > 0) break

@@ -4,11 +4,17 @@
  * there, except while the running checkpoint is giving it that home.
  */
 import type { Env } from '../env/env.js'
-import { JOB_OVERHEAD_BYTES, MAX_ATTEMPTS_DEFAULT, OPEN_FILES_MAX } from '../limits.js'
+import {
+  JOB_OVERHEAD_BYTES,
+  MAX_ATTEMPTS_DEFAULT,
+  OPEN_FILES_MAX,
+  READ_AHEAD_BYTES,
+  READ_AHEAD_TOTAL_BYTES,
+} from '../limits.js'
 import { ReadyQueue } from '../priority/ready-queue.js'
 import { Bucket, KIND_MEMORY, KIND_ORDINARY, KIND_START } from '../queue/bucket.js'
 import { type Chunk, JobEntry } from '../queue/job-entry.js'
-import type { Lane } from '../queue/lane.js'
+import type { Lane, LaneReader, Run } from '../queue/lane.js'
 import { LeaseTable } from '../queue/lease-table.js'
 import type { SlotLimits } from '../queue/slot.js'
 import type { SeenSet } from '../seen/seen-set.js'
@@ -17,7 +23,7 @@ import { bucketDirectory, bucketName, DEAD_BUCKET, DELAYED_BUCKET, type JobPaths
 import { CARRY_DEAD, CARRY_DELAYED, CARRY_READY, corrupt, JOB_START } from '../store/format.js'
 import { emptyJobHeader, readJobHeader } from '../store/job-record.js'
 import { type CounterValues, type StoreKind, zeroCounters } from '../store/manifest.js'
-import { BlockCache, type Segment } from '../store/segment.js'
+import { BlockCache, type RecordSpan, type Segment, type SegmentRecord } from '../store/segment.js'
 import { SegmentSet } from '../store/segment-set.js'
 import { DeadLetters } from './dead-letters.js'
 import { DelayedJobs } from './delayed-jobs.js'
@@ -31,7 +37,7 @@ export interface StateOptions {
   readonly maxAttempts?: number
 }
 
-export class StoreState {
+export class StoreState implements LaneReader {
   readonly env: Env
   readonly paths: JobPaths
   readonly kind: StoreKind
@@ -61,6 +67,9 @@ export class StoreState {
   memoryOnly = 0
   /** Added-at of the oldest job that may still be in memory. */
   oldestInMemory = Infinity
+  /** Runs that read ahead, the one that did longest ago first. */
+  private readonly ahead = new Set<Run>()
+  private aheadBytes = 0
   private readonly header = emptyJobHeader()
   /** The header `entryFrom` read last. */
   readonly lastHeader = this.header
@@ -118,8 +127,11 @@ export class StoreState {
   }
 
   /** Brings a job of a segment into memory. Marks nothing: the caller does. */
-  readonly load = (segment: Segment, ordinal: number): JobEntry => {
-    const record = segment.read(ordinal)
+  load(segment: Segment, ordinal: number): JobEntry {
+    return this.loadRecord(segment, ordinal, segment.read(ordinal))
+  }
+
+  private loadRecord(segment: Segment, ordinal: number, record: SegmentRecord): JobEntry {
     let entry: JobEntry
     try {
       entry = this.entryFrom(
@@ -139,8 +151,40 @@ export class StoreState {
     return entry
   }
 
-  readonly loadForLane = (lane: Lane, segment: Segment, ordinal: number): JobEntry => {
-    const entry = this.load(segment, ordinal)
+  /** LaneReader: reads ahead, since the lanes are served in turn. */
+  record(run: Run, ordinal: number): SegmentRecord {
+    const { segment } = run
+    const known = segment.fromSpan(run.ahead, ordinal)
+    if (known !== undefined) return known
+    const span = segment.readAhead(ordinal, run.first, run.end, this.lifo, READ_AHEAD_BYTES)
+    this.keepAhead(run, span)
+    return segment.fromSpan(span, ordinal) as SegmentRecord
+  }
+
+  private keepAhead(run: Run, span: RecordSpan): void {
+    if (run.ahead !== undefined) this.dropAhead(run)
+    run.ahead = span
+    this.ahead.add(run)
+    this.aheadBytes += span.buffer.length
+    for (const oldest of this.ahead) {
+      if (this.aheadBytes <= READ_AHEAD_TOTAL_BYTES) return
+      this.dropAhead(oldest)
+    }
+  }
+
+  private dropAhead(run: Run): void {
+    this.aheadBytes -= run.ahead?.buffer.length ?? 0
+    run.ahead = undefined
+    this.ahead.delete(run)
+  }
+
+  loadForLane(lane: Lane, segment: Segment, ordinal: number): JobEntry {
+    return this.entry(lane, segment, ordinal, segment.read(ordinal))
+  }
+
+  /** LaneReader. */
+  entry(lane: Lane, segment: Segment, ordinal: number, record: SegmentRecord): JobEntry {
+    const entry = this.loadRecord(segment, ordinal, record)
     if (entry.lane !== lane) throw corrupt(segment.path, `record ${ordinal} is of another lane than the footer says`)
     entry.due = 0
     return entry

@@ -7,7 +7,7 @@
 import { type Bucket, compareBuckets } from '../queue/bucket.js'
 import { IndexedHeap } from '../queue/indexed-heap.js'
 import type { JobEntry } from '../queue/job-entry.js'
-import { Lane } from '../queue/lane.js'
+import { Lane, type LaneReader } from '../queue/lane.js'
 import { Slot, type SlotLimits } from '../queue/slot.js'
 import type { Segment } from '../store/segment.js'
 
@@ -135,12 +135,12 @@ export class ReadyQueue {
   }
 
   /** The next eligible job, its slot counted as active and its clock moved on; undefined when none is eligible. */
-  take(now: number, load: (lane: Lane, segment: Segment, ordinal: number) => JobEntry): JobEntry | undefined {
+  take(now: number, reader: LaneReader): JobEntry | undefined {
     this.tick(now)
     const slot = this.eligible.peek()
     if (slot === undefined) return undefined
     const lane = slot.lanes.peek() as Lane
-    const job = lane.take(this.lifo, load)
+    const job = lane.take(this.lifo, reader)
     this.count--
     slot.active++
     slot.turn = ++this.turn

@@ -4,7 +4,7 @@
  * returns to its old place whatever happened to its neighbours.
  */
 import { assert } from '../assert.js'
-import type { Segment } from '../store/segment.js'
+import type { RecordSpan, Segment, SegmentRecord } from '../store/segment.js'
 import type { Bucket } from './bucket.js'
 import { JobDeque } from './job-deque.js'
 import type { JobEntry } from './job-entry.js'
@@ -17,6 +17,8 @@ export class Run {
   end: number
   /** Id of the next record, once it has been read. */
   nextId = -1
+  /** Records read ahead. Given up when memory is wanted. */
+  ahead: RecordSpan | undefined = undefined
 
   constructor(segment: Segment, first: number, end: number) {
     this.segment = segment
@@ -39,6 +41,14 @@ export class Run {
     while (this.end > this.first && consumed.has(this.end - 1)) this.end--
     return this.first < this.end
   }
+}
+
+/** How a lane gets at what lies in segments. */
+export interface LaneReader {
+  /** A record of the run, most often one that was read ahead. */
+  record(run: Run, ordinal: number): SegmentRecord
+  /** Its entry in memory. */
+  entry(lane: Lane, segment: Segment, ordinal: number, record: SegmentRecord): JobEntry
 }
 
 /** What a checkpoint is writing into a segment: still served from memory, its places in the segment already given. */
@@ -123,19 +133,22 @@ export class Lane {
   }
 
   /**
-   * Takes the next job out. A job from a segment is read and marked consumed there; `load` makes its entry. May throw
-   * when the segment cannot be read: then nothing changed.
+   * Takes the next job out. A job from a segment is read and marked consumed there. May throw when the segment cannot be
+   * read: then nothing changed.
    */
-  take(lifo: boolean, load: (lane: Lane, segment: Segment, ordinal: number) => JobEntry): JobEntry {
+  take(lifo: boolean, reader: LaneReader): JobEntry {
     assert(this.count > 0)
-    if (this.runs.length === 0 && this.frozen === undefined && this.returned.length === 0) {
-      this.count--
-      return lifo ? this.jobs.pop() : this.jobs.shift()
+    if (this.frozen === undefined && this.returned.length === 0) {
+      if (this.runs.length === 0) {
+        this.count--
+        return lifo ? this.jobs.pop() : this.jobs.shift()
+      }
+      if (this.runs.length === 1 && this.jobs.length === 0) return this.takeFromRun(this.runs[0], lifo, reader)
     }
-    return this.takeBest(lifo, load)
+    return this.takeBest(lifo, reader)
   }
 
-  private takeBest(lifo: boolean, load: (lane: Lane, segment: Segment, ordinal: number) => JobEntry): JobEntry {
+  private takeBest(lifo: boolean, reader: LaneReader): JobEntry {
     const sign = lifo ? -1 : 1
     let best = Infinity
     let source: JobDeque | JobEntry[] | FrozenPart | Run | undefined
@@ -152,9 +165,9 @@ export class Lane {
     if (frozen !== undefined && frozen.jobs.length > 0) {
       offer((lifo ? (frozen.jobs.last() as JobEntry) : (frozen.jobs.first() as JobEntry)).id, frozen)
     }
-    for (const run of this.runs) offer(this.headId(run, lifo), run)
+    for (const run of this.runs) offer(this.headId(run, lifo, reader), run)
     assert(source !== undefined, 'a lane that counts jobs has one')
-    if (source instanceof Run) return this.takeFromRun(source, lifo, load)
+    if (source instanceof Run) return this.takeFromRun(source, lifo, reader)
     this.count--
     if (source === returned) return (lifo ? returned.pop() : returned.shift()) as JobEntry
     if (source instanceof JobDeque) return lifo ? source.pop() : source.shift()
@@ -173,21 +186,17 @@ export class Lane {
     return job
   }
 
-  private headId(run: Run, lifo: boolean): number {
+  private headId(run: Run, lifo: boolean, reader: LaneReader): number {
     if (run.nextId < 0) {
-      const record = run.segment.read(lifo ? run.end - 1 : run.first)
+      const record = reader.record(run, lifo ? run.end - 1 : run.first)
       run.nextId = this.bucket.readId(record)
     }
     return run.nextId
   }
 
-  private takeFromRun(
-    run: Run,
-    lifo: boolean,
-    load: (lane: Lane, segment: Segment, ordinal: number) => JobEntry,
-  ): JobEntry {
+  private takeFromRun(run: Run, lifo: boolean, reader: LaneReader): JobEntry {
     const ordinal = lifo ? run.end - 1 : run.first
-    const job = load(this, run.segment, ordinal)
+    const job = reader.entry(this, run.segment, ordinal, reader.record(run, ordinal))
     run.segment.consume(ordinal)
     run.nextId = -1
     if (!run.skipConsumed()) this.runs.splice(this.runs.indexOf(run), 1)

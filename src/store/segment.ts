@@ -41,6 +41,14 @@ export interface SegmentRecord {
   reason: string
 }
 
+/** Some records in a row, copied out of their block. */
+export interface RecordSpan {
+  readonly first: number
+  readonly buffer: Buffer
+  readonly starts: Uint32Array
+  readonly ends: Uint32Array
+}
+
 /** Decoded blocks of all segments, least recently used dropped first. */
 export class BlockCache {
   private readonly blocks = new Map<string, Block>()
@@ -120,22 +128,66 @@ export class Segment {
   }
 
   read(ordinal: number): SegmentRecord {
+    const block = this.blockWith(ordinal)
+    const i = ordinal - block.first
+    return this.decode(ordinal, block.buffer, block.starts[i], block.ends[i])
+  }
+
+  private blockWith(ordinal: number): Block {
     let block = this.lastBlock
     if (block === undefined || ordinal < block.first || ordinal >= block.first + block.starts.length) {
       block = this.loadBlock(this.blockOf(ordinal))
       this.lastBlock = block
     }
-    const i = ordinal - block.first
-    const reader = new ByteReader(block.buffer, block.starts[i], block.ends[i])
+    return block
+  }
+
+  private decode(ordinal: number, buffer: Buffer, start: number, end: number): SegmentRecord {
+    const reader = new ByteReader(buffer, start, end)
     try {
       const attempt = reader.varint()
       const failures = reader.varint()
       const due = reader.varint()
       const reason = reader.string()
-      return { buffer: block.buffer, start: reader.position, end: block.ends[i], attempt, failures, due, reason }
+      return { buffer, start: reader.position, end, attempt, failures, due, reason }
     } catch (error) {
       throw corrupt(this.path, `record ${ordinal}: ${(error as Error).message}`, undefined, error)
     }
+  }
+
+  /**
+   * Copies records of [low, high) that lie in the block of `ordinal`, from it on upwards or downwards, about `bytesMax` of
+   * them: for a lane that comes back for the next one only after many others were served.
+   */
+  readAhead(ordinal: number, low: number, high: number, downwards: boolean, bytesMax: number): RecordSpan {
+    const block = this.blockWith(ordinal)
+    const { starts, ends } = block
+    let from = ordinal - block.first
+    let to = from + 1
+    if (downwards) {
+      const floor = Math.max(0, low - block.first)
+      while (from > floor && ends[to - 1] - starts[from - 1] <= bytesMax) from--
+    } else {
+      const ceiling = Math.min(starts.length, high - block.first)
+      while (to < ceiling && ends[to] - starts[from] <= bytesMax) to++
+    }
+    const base = starts[from]
+    const buffer = Buffer.allocUnsafeSlow(ends[to - 1] - base)
+    block.buffer.copy(buffer, 0, base, ends[to - 1])
+    return {
+      first: block.first + from,
+      buffer,
+      starts: starts.slice(from, to).map((at) => at - base),
+      ends: ends.slice(from, to).map((at) => at - base),
+    }
+  }
+
+  /** A record of a span that `readAhead` gave; undefined when it is not in it. */
+  fromSpan(span: RecordSpan | undefined, ordinal: number): SegmentRecord | undefined {
+    if (span === undefined) return undefined
+    const i = ordinal - span.first
+    if (i < 0 || i >= span.starts.length) return undefined
+    return this.decode(ordinal, span.buffer, span.starts[i], span.ends[i])
   }
 
   private blockOf(ordinal: number): number {
