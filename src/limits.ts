@@ -18,7 +18,7 @@ export const CHUNK_BYTES = 256 * KiB
 /** What one job in memory costs beside its bytes (object, queue entry); counted against `memoryBytes`. */
 export const JOB_OVERHEAD_BYTES = 128
 /** A journal is rotated, and a checkpoint begun, above this: bounds replay to under a second. */
-export const JOURNAL_BYTES_MAX = 64 * MiB
+export const JOURNAL_BYTES_MAX = 32 * MiB
 /** Default bound of live jobs held in memory. */
 export const MEMORY_BYTES_DEFAULT = 64 * MiB
 /** A bucket with fewer bytes than this in memory is carried into the new journal, not made into a tiny segment. */
@@ -53,6 +53,8 @@ export const STATE_BYTES_MAX = 1 * MiB
 export const SYNC_EVERY_MS_DEFAULT = 1000
 /** A hand-out is on disk this soon at the latest, so that a job that kills its process is noticed. */
 export const TAKE_MARK_MS = 5
+/** A turn of the event loop in which commits follow each other ends after this, so that timers and syncs get theirs. */
+export const TURN_MS_MAX = 3
 /** How long a lease lasts when nobody renews it. `crawl` and `work` renew theirs. */
 export const LEASE_MS_DEFAULT = 5 * 60_000
 /** Hand-outs, crashes included, before a job goes to the dead letters. */

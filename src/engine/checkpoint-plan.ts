@@ -48,6 +48,7 @@ export interface Carried {
 interface LaneJobs {
   readonly name: string
   readonly jobs: JobEntry[]
+  readonly bytes: number
   readonly lane: Lane | undefined
 }
 
@@ -91,10 +92,13 @@ export class CheckpointPlan {
       let bytes = 0
       for (const lane of bucket.lanes.values()) {
         if (lane.jobs.length + lane.returned.length === 0) continue
-        const jobs = [...lane.returned, ...lane.jobs]
+        const jobs = lane.jobs.toArray()
+        let laneBytes = lane.jobs.bytes
+        for (const job of lane.returned) laneBytes += job.length
+        if (lane.returned.length > 0) jobs.push(...lane.returned)
         if (lane.returned.length > 0) jobs.sort((a, b) => a.id - b.id)
-        for (const job of jobs) bytes += job.length
-        lanes.push({ name: lane.slot.name, jobs, lane })
+        bytes += laneBytes
+        lanes.push({ name: lane.slot.name, jobs, bytes: laneBytes, lane })
       }
       if (lanes.length === 0) continue
       if (this.isSmall(bytes)) for (const { jobs } of lanes) for (const job of jobs) this.carry(job, CARRY_READY)
@@ -130,6 +134,7 @@ export class CheckpointPlan {
 
   /** Cuts the lanes into segments of about `segmentBytes`; a long lane may end in one and go on in the next. */
   private planSegments(set: SegmentSet, lanes: readonly LaneJobs[]): void {
+    const { segmentBytes } = this.options.tuning
     let current: { name: string; jobs: JobEntry[] }[] = []
     const pieces: { lane: LaneJobs; from: number; to: number; index: number; base: number }[] = []
     let index = 0
@@ -148,16 +153,16 @@ export class CheckpointPlan {
     for (const lane of lanes) {
       let from = 0
       while (from < lane.jobs.length) {
-        let to = from
-        while (to < lane.jobs.length && (to === from || bytes < this.options.tuning.segmentBytes)) {
-          bytes += lane.jobs[to].length
-          to++
-        }
+        // By the average of the lane: looking at each job would make the pause longer for no gain.
+        const average = lane.bytes / lane.jobs.length
+        const room = Math.max(1, Math.ceil((segmentBytes - bytes) / average))
+        const to = Math.min(lane.jobs.length, from + room)
+        bytes += (to - from) * average
         pieces.push({ lane, from, to, index, base: ordinal })
         current.push({ name: lane.name, jobs: lane.jobs.slice(from, to) })
         ordinal += to - from
         from = to
-        if (bytes >= this.options.tuning.segmentBytes) cut()
+        if (bytes >= segmentBytes) cut()
       }
     }
     if (current.length > 0) cut()
@@ -209,10 +214,11 @@ export class CheckpointPlan {
     this.oldestBefore = state.oldestInMemory
     if (!this.carried.some((one) => one.state === CARRY_READY)) state.oldestInMemory = Infinity
     for (const { lane, jobs, parts } of this.frozen) {
-      for (const job of jobs) job.home = undefined
+      // Jobs that came back may have had a home, which is marked consumed; the others have none.
+      for (const job of lane.returned) job.home = undefined
       lane.jobs = new JobDeque()
       lane.returned = []
-      lane.frozen = { jobs: JobDeque.from(jobs), shifted: 0, place: (i) => placeOf(parts, i) }
+      lane.frozen = { jobs, from: 0, to: jobs.length, place: (i) => placeOf(parts, i) }
     }
     for (const { job, segment, ordinal } of this.placed) {
       job.home = segment
@@ -220,17 +226,19 @@ export class CheckpointPlan {
     }
   }
 
-  /** C8 is done: frozen jobs are served from their segments. */
-  thaw(): void {
+  /** C8 is done: frozen jobs are served from their segments. Returns those that are in memory no more. */
+  thaw(): JobEntry[][] {
     const { state } = this
+    const left: JobEntry[][] = []
     for (const { lane, parts } of this.frozen) {
-      for (const job of lane.frozen?.jobs ?? []) state.drop(job)
+      if (lane.frozen !== undefined) left.push(lane.frozen.jobs.slice(lane.frozen.from, lane.frozen.to))
       lane.thaw(parts.map((part) => new Run(part.segment, part.base, part.base + part.to - part.from)))
     }
     const of = (set: SegmentSet): Segment[] => this.segments.filter((one) => one.set === set).map((one) => one.segment)
     state.delayed.thaw(of(state.delayed.store))
     state.dead.thaw(of(state.dead.store))
     state.dead.forgetEmpty()
+    return left
   }
 
   /** The checkpoint failed: everything stays in memory; homes in its segments count for nothing. */
@@ -248,7 +256,10 @@ function placeOf(parts: readonly Part[], i: number): { segment: Segment; ordinal
 }
 
 function byId(groups: ReadonlyMap<string, JobEntry[]>): LaneJobs[] {
-  return [...groups].map(([name, jobs]) => ({ name, jobs: jobs.sort((a, b) => a.id - b.id), lane: undefined }))
+  return [...groups].map(([name, jobs]) => {
+    const bytes = jobs.reduce((sum, job) => sum + job.length, 0)
+    return { name, jobs: jobs.sort((a, b) => a.id - b.id), bytes, lane: undefined }
+  })
 }
 
 /** Added-at of a job record, without decoding the rest. */

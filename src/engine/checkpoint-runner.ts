@@ -49,10 +49,14 @@ export class CheckpointRunner {
     return this.current
   }
 
+  /** Memory is far over its bound and room is being made. */
+  get crowded(): boolean {
+    return this.current !== undefined && this.context.state.memoryBytes > 2 * this.context.options.memoryBytes
+  }
+
   /** Waits while memory is far over its bound and a checkpoint is making room. */
   async room(): Promise<void> {
-    const { state, options } = this.context
-    if (this.current !== undefined && state.memoryBytes > 2 * options.memoryBytes) await this.ended()
+    if (this.crowded) await this.ended()
   }
 
   /** The running one is over, however it ended. */

@@ -38,6 +38,7 @@ export interface CheckpointContext {
 }
 
 /** Written between two yields: keeps a slice near a millisecond. */
+const DROP_SLICE_COUNT = 5000
 const SLICE_BYTES = 8 * SEGMENT_BLOCK_BYTES
 
 interface Frozen {
@@ -69,7 +70,7 @@ export async function runCheckpoint(context: CheckpointContext): Promise<number>
     else undo(context, frozen)
     throw error
   }
-  finish(context, frozen)
+  await finish(context, frozen)
   return frozen.plan.segments.length
 }
 
@@ -237,18 +238,26 @@ async function writeSegment(context: CheckpointContext, planned: PlannedSegment)
 }
 
 /** C9: nothing here is needed any more, so nothing here can fail the checkpoint. */
-function finish(context: CheckpointContext, frozen: Frozen): void {
+async function finish(context: CheckpointContext, frozen: Frozen): Promise<void> {
   const { state } = context
   const { files } = state.env
   state.generation = frozen.manifest.generation
   context.journal.olderBytes = 0
   state.seen.commitFrozen()
   for (const set of state.segmentSets()) set.commit()
-  frozen.plan.thaw()
+  const left = frozen.plan.thaw()
   for (const name of files.readDirectory(state.paths.journal)) {
     if (name < journalName(frozen.manifest.journal.first)) removeIfThere(files, join(state.paths.journal, name))
   }
   state.ready.prune(state.buckets.values(), context.now())
+  // Only the counting of memory is left: in slices, since there may be very many.
+  let count = 0
+  for (const jobs of left) {
+    for (const job of jobs) {
+      state.drop(job)
+      if (++count % DROP_SLICE_COUNT === 0) await state.env.clock.yield()
+    }
+  }
 }
 
 function undo(context: CheckpointContext, frozen: Frozen): void {

@@ -7,7 +7,7 @@ import { assert } from '../assert.js'
 import { ByteWriter } from '../bytes/byte-writer.js'
 import type { Clock } from '../env/clock.js'
 import type { HoldfastError } from '../errors.js'
-import { BATCH_FLUSH_BYTES, CHUNK_BYTES } from '../limits.js'
+import { BATCH_FLUSH_BYTES, CHUNK_BYTES, TURN_MS_MAX } from '../limits.js'
 import type { Chunk } from '../queue/job-entry.js'
 import { BATCH_HEADER_BYTES, FRAME_HEADER_BYTES } from '../store/format.js'
 import { beginFrame } from '../store/frame.js'
@@ -64,6 +64,8 @@ export class Committer {
   /** Written, waiting for a sync that begins after the write. */
   private unsynced: Pending[] = []
   private syncing = false
+  /** When this turn of the event loop began, and what ends it; undefined: nothing was committed in it yet. */
+  private turn: { readonly began: number; readonly end: Promise<void> } | undefined
 
   constructor(fields: {
     journal: JournalWriter
@@ -161,8 +163,29 @@ export class Committer {
     if (this.power && batch.length > 0 && this.journal.dirty) {
       this.unsynced.push(...batch)
       this.startSync()
-    } else for (const one of batch) one.resolve()
+    } else this.resolveAll(batch)
     this.hooks.applied()
+  }
+
+  /**
+   * A caller that awaits one commit after the other never leaves its turn by itself: timers, syncs and checkpoints would
+   * not come to run. So a turn that has lasted long enough ends before its commits are answered.
+   */
+  private resolveAll(batch: readonly Pending[]): void {
+    const now = this.clock.monotonic()
+    if (this.turn === undefined) {
+      const end = this.clock.yield()
+      this.turn = { began: now, end }
+      void end.then(() => {
+        this.turn = undefined
+      })
+    }
+    if (now - this.turn.began < TURN_MS_MAX) for (const one of batch) one.resolve()
+    else {
+      void this.turn.end.then(() => {
+        for (const one of batch) one.resolve()
+      })
+    }
   }
 
   /** J2 failed and the file is as it was. */

@@ -283,6 +283,10 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
   }
 
   /** Waits while memory is far over its bound and a checkpoint is making room. */
+  get crowded(): boolean {
+    return this.checkpoints.crowded
+  }
+
   room(): Promise<void> {
     return this.checkpoints.room()
   }

@@ -2,11 +2,7 @@
  * Walks the frames of a damaged journal or segment. Invariant: a frame counts only if its checksum, seeded with the file's
  * salt, is right; between two such frames everything is a gap, whatever a damaged length claims.
  */
-import {
-  decodeFileHeader,
-  FILE_HEADER_BYTES,
-  FRAME_HEADER_BYTES,
-} from '../store/format.js'
+import { decodeFileHeader, FILE_HEADER_BYTES, FRAME_HEADER_BYTES } from '../store/format.js'
 import { readFrame } from '../store/frame.js'
 import { seedOf } from './repair-salt.js'
 

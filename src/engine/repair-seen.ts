@@ -122,11 +122,11 @@ export class SeenSalvage {
       size,
       bad.filter((index) => index < (expected ?? last + 1)),
     )
-    if (expected === undefined) findings.problem(handle.path, 'the end of this run is gone: how much it held is not known')
+    if (expected === undefined)
+      findings.problem(handle.path, 'the end of this run is gone: how much it held is not known')
     this.incomplete ||= expected === undefined
     // Pages apart, everything else in a run can be made again; but what is wrong with it is told.
-    if (info !== undefined && findings.problems.length === before) this.checkRest(info)
-    else if (info === undefined && findings.problems.length === before) this.checkRest(infoOf(handle, name, size, salt))
+    if (findings.problems.length === before) this.checkRest(info ?? infoOf(handle, name, size, salt))
   }
 
   private checkRest(info: SeenRunInfo | undefined): void {
@@ -272,7 +272,7 @@ class PageSource implements MergeSource {
   }
 
   advance(): boolean {
-    if (this.given === this.count) {
+    while (this.given >= this.count) {
       if (this.nextPage === this.pages.length) return false
       const at = RUN_HEADER_BYTES + this.pages[this.nextPage++] * PAGE_BYTES
       readSpots(this.handle, this.page, at, new Findings())

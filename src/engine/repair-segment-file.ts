@@ -74,7 +74,8 @@ export function* readSegment(
     } else yield* readBlock(path, bytes, piece, findings, summary)
   }
   if (!footer) summary.wound ??= findings.problem(path, 'the footer is gone', bytes.length)
-  else if (content.length === bytes.length) summary.wound ??= findings.problem(path, 'the trailer is gone', bytes.length)
+  else if (content.length === bytes.length)
+    summary.wound ??= findings.problem(path, 'the trailer is gone', bytes.length)
 }
 
 type FramePiece = Extract<Piece, { kind: 'frame' }>

@@ -27,23 +27,10 @@ import {
 import { emptyJobHeader, readJobHeader } from '../store/job-record.js'
 import type { Manifest } from '../store/manifest.js'
 import { listDirectory } from './recovery.js'
+import type { Fates, SalvagedJob } from './repair-fates.js'
 import { Findings, isDamage, openTolerant, readSpots } from './repair-findings.js'
 import { IdSet } from './repair-id-set.js'
-import type { JournalSalvage } from './repair-journal.js'
 import { type FoundRecord, newSummary, readSegment, type SegmentSummary } from './repair-segment-file.js'
-
-/** A job to be written into the new directory. */
-export interface SalvagedJob {
-  readonly state: number
-  readonly attempt: number
-  readonly failures: number
-  readonly due: number
-  readonly reason: string
-  /** Its job record. */
-  readonly buffer: Buffer
-  readonly start: number
-  readonly end: number
-}
 
 interface Source {
   readonly path: string
@@ -62,7 +49,7 @@ export class SegmentSalvage {
   private readonly files: FileSystem
   private readonly paths: JobPaths
   private readonly jobId: Buffer
-  private readonly journal: JournalSalvage
+  private readonly fates: Fates
   private readonly findings: Findings
   /** Oldest first: of two copies of a job the later one counts. */
   private readonly sources: Source[] = []
@@ -70,11 +57,11 @@ export class SegmentSalvage {
   private readonly newest = new Map<number, number>()
   private readonly header = emptyJobHeader()
 
-  constructor(files: FileSystem, paths: JobPaths, jobId: Buffer, journal: JournalSalvage, findings: Findings) {
+  constructor(files: FileSystem, paths: JobPaths, jobId: Buffer, fates: Fates, findings: Findings) {
     this.files = files
     this.paths = paths
     this.jobId = jobId
-    this.journal = journal
+    this.fates = fates
     this.findings = findings
   }
 
@@ -101,13 +88,13 @@ export class SegmentSalvage {
 
   /** Every job that is left in the segments, as it stands. */
   *jobs(): Generator<SalvagedJob> {
-    const { header, journal } = this
+    const { header, fates } = this
     // What is wrong with the files was told by the survey.
     const unheard = new Findings()
     for (const [index, source] of this.sources.entries()) {
       for (const record of this.records(source, unheard, newSummary())) {
         if ((this.newest.get(header.id) ?? index) !== index) continue
-        const fate = journal.fates.get(header.id)
+        const fate = fates.byId.get(header.id)
         // A journal that has the job itself has it as it stood last.
         if (fate?.ended || fate?.buffer !== undefined) continue
         // Used up here, and yet a later record speaks of it: it was carried into a part of the journal that is lost.
@@ -225,7 +212,7 @@ export class SegmentSalvage {
 
   /** Records that could not be read, were not used up, and of which no journal speaks. */
   private countLost(source: Source, read: IdSet, summary: SegmentSummary): void {
-    const touched = this.journal.touched.get(source.id)
+    const touched = this.fates.touched.get(source.id)
     let lost = 0
     for (let ordinal = 0; ordinal < summary.records; ordinal++) {
       if (!read.has(ordinal) && !source.consumed?.has(ordinal) && !touched?.has(ordinal)) lost++
@@ -240,7 +227,7 @@ export class SegmentSalvage {
   /** Jobs that the journals speak of and nothing holds. */
   private countUnknown(read: IdSet): void {
     const unknown: number[] = []
-    for (const [id, fate] of this.journal.fates) {
+    for (const [id, fate] of this.fates.byId) {
       if (!fate.ended && fate.buffer === undefined && !read.has(id)) unknown.push(id)
     }
     if (unknown.length === 0) return

@@ -12,7 +12,7 @@ import type { StoreState } from './store-state.js'
 
 export class Replayer implements RecordVisitor {
   private readonly state: StoreState
-  private readonly jobs = new Map<number, JobEntry>()
+  private readonly jobs: JobsById
   private readonly leased = new Set<number>()
   private readonly segments = new Map<number, Segment>()
   private chunk: Chunk = { buffer: Buffer.alloc(0), bytes: 0, live: 0 }
@@ -22,6 +22,7 @@ export class Replayer implements RecordVisitor {
 
   constructor(state: StoreState) {
     this.state = state
+    this.jobs = new JobsById(state.nextId)
     for (const set of state.segmentSets()) for (const segment of set.segments) this.segments.set(segment.id, segment)
   }
 
@@ -56,7 +57,12 @@ export class Replayer implements RecordVisitor {
     const entry = state.entryFrom(this.chunk, start, end)
     const before = this.jobs.get(entry.id)
     if (before !== undefined) this.end(before)
-    else if (fields.segment !== 0) this.segments.get(fields.segment)?.consume(fields.ordinal)
+    else if (fields.segment !== 0) {
+      this.note(fields.segment)
+      const segment = this.segments.get(fields.segment)
+      // Absent: its checkpoint never became real, or it is used up and gone.
+      if (segment !== undefined && fields.ordinal < segment.index.records) segment.consume(fields.ordinal)
+    }
     entry.attempt = fields.attempt
     entry.failures = fields.failures
     entry.due = fields.due
@@ -232,6 +238,46 @@ export class Replayer implements RecordVisitor {
       state.ready.push(entry)
     }
     return recovered
+  }
+}
+
+const GAP_MAX = 1_000_000
+
+/** Jobs that the journal added have ids in a row from the first on; those it carried are older and few. */
+class JobsById {
+  private readonly base: number
+  private readonly recent: (JobEntry | undefined)[] = []
+  private readonly older = new Map<number, JobEntry>()
+
+  constructor(base: number) {
+    this.base = base
+  }
+
+  get(id: number): JobEntry | undefined {
+    const at = id - this.base
+    return (at >= 0 && at < this.recent.length ? this.recent[at] : undefined) ?? this.older.get(id)
+  }
+
+  set(id: number, entry: JobEntry): void {
+    const at = id - this.base
+    // Ids that were given and not written leave gaps; a far one would make a sparse array.
+    if (at < 0 || at > this.recent.length + GAP_MAX) {
+      this.older.set(id, entry)
+      return
+    }
+    while (this.recent.length < at) this.recent.push(undefined)
+    this.recent[at] = entry
+  }
+
+  delete(id: number): void {
+    const at = id - this.base
+    if (at >= 0 && at < this.recent.length && this.recent[at] !== undefined) this.recent[at] = undefined
+    else this.older.delete(id)
+  }
+
+  *values(): Generator<JobEntry> {
+    yield* this.older.values()
+    for (const entry of this.recent) if (entry !== undefined) yield entry
   }
 }
 

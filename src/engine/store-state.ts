@@ -47,6 +47,8 @@ export class StoreState implements LaneReader {
   readonly handles: FileCache
   readonly blocks = new BlockCache()
   readonly buckets = new Map<string, Bucket>()
+  /** The same by kind and priority: no name is made to find one. */
+  private readonly byPriority = [KIND_MEMORY, KIND_ORDINARY, KIND_START].map(() => new Map<number, Bucket>())
   readonly ready: ReadyQueue
   readonly leases = new LeaseTable()
   readonly delayed: DelayedJobs
@@ -91,11 +93,13 @@ export class StoreState implements LaneReader {
   }
 
   bucket(priority: number, kind: number): Bucket {
-    const name = kind === KIND_MEMORY ? `memory ${priority}` : bucketName(priority, kind === KIND_START)
-    let bucket = this.buckets.get(name)
+    const known = this.byPriority[kind]
+    let bucket = known.get(priority)
     if (bucket === undefined) {
+      const name = kind === KIND_MEMORY ? `memory ${priority}` : bucketName(priority, kind === KIND_START)
       bucket = new Bucket(name, priority, kind, kind === KIND_MEMORY ? undefined : this.segmentSet(name))
       this.buckets.set(name, bucket)
+      known.set(priority, bucket)
     }
     return bucket
   }

@@ -99,7 +99,6 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
     const total: AddResult = { added: 0, duplicates: 0, memoryOnly: 0, invalid: 0 }
     let chunk: RequestInput[] = []
     const commit = async (): Promise<void> => {
-      await this.engine.room()
       const result = await this.addChunk(chunk, options)
       for (const key of ['added', 'duplicates', 'memoryOnly', 'invalid'] as const) total[key] += result[key]
       chunk = []
@@ -119,6 +118,7 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
   }
 
   private async addChunk(requests: Iterable<RequestInput>, options: AddOptions): Promise<AddResult> {
+    if (this.engine.crowded) await this.engine.room()
     let invalid = 0
     const adder = await this.engine.add((into) => {
       invalid = this.encodeAll(into, requests, options)

@@ -48,7 +48,6 @@ export class Queue<T> extends StoreFace<JobHandle<T>, T> {
     const total: AddResult = { added: 0, duplicates: 0, memoryOnly: 0, invalid: 0 }
     let chunk: T[] = []
     const commit = async (): Promise<void> => {
-      await this.engine.room()
       const result = await this.pushChunk(chunk, options)
       total.added += result.added
       total.memoryOnly += result.memoryOnly
@@ -69,6 +68,7 @@ export class Queue<T> extends StoreFace<JobHandle<T>, T> {
       checkSeen: false,
       recordSeen: false,
     }
+    if (this.engine.crowded) await this.engine.room()
     const { added, duplicates, memoryOnly } = await this.engine.add((into) => {
       for (const payload of payloads) this.encode(into, fields, payload)
     })

@@ -6,6 +6,8 @@ export class JobDeque {
   private ring: (JobEntry | undefined)[] = []
   private head = 0
   length = 0
+  /** Of the job records. */
+  bytes = 0
 
   private index(i: number): number {
     return (this.head + i) & (this.ring.length - 1)
@@ -28,6 +30,7 @@ export class JobDeque {
     if (this.length === this.ring.length) this.grow()
     this.ring[this.index(this.length)] = job
     this.length++
+    this.bytes += job.length
   }
 
   shift(): JobEntry {
@@ -36,6 +39,7 @@ export class JobDeque {
     this.ring[this.head] = undefined
     this.head = (this.head + 1) & (this.ring.length - 1)
     this.length--
+    this.bytes -= job.length
     return job
   }
 
@@ -45,7 +49,16 @@ export class JobDeque {
     const job = this.ring[at] as JobEntry
     this.ring[at] = undefined
     this.length--
+    this.bytes -= job.length
     return job
+  }
+
+  /** In order; quick, since a checkpoint does it for every lane in one turn. */
+  toArray(): JobEntry[] {
+    const end = this.head + this.length
+    const { ring, head } = this
+    const jobs = end <= ring.length ? ring.slice(head, end) : ring.slice(head).concat(ring.slice(0, end - ring.length))
+    return jobs as JobEntry[]
   }
 
   private grow(): void {

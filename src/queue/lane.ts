@@ -53,9 +53,10 @@ export interface LaneReader {
 
 /** What a checkpoint is writing into a segment: still served from memory, its places in the segment already given. */
 export interface FrozenPart {
-  readonly jobs: JobDeque
-  /** Jobs taken from the front so far. */
-  shifted: number
+  /** By rising id; those in [from, to) are not taken yet. */
+  readonly jobs: readonly JobEntry[]
+  from: number
+  to: number
   /** Segment and ordinal of the i-th job of the original order. */
   readonly place: (i: number) => { segment: Segment; ordinal: number }
 }
@@ -126,9 +127,8 @@ export class Lane {
 
   /** The checkpoint failed: what was frozen stays in memory. */
   unfreeze(): void {
-    const frozen = (this.frozen as FrozenPart).jobs
-    for (const job of this.jobs) frozen.push(job)
-    this.jobs = frozen
+    const { jobs, from, to } = this.frozen as FrozenPart
+    this.jobs = JobDeque.from([...jobs.slice(from, to), ...this.jobs])
     this.frozen = undefined
   }
 
@@ -162,8 +162,8 @@ export class Lane {
     if (inMemory !== undefined) offer(inMemory.id, this.jobs)
     const { returned, frozen } = this
     if (returned.length > 0) offer(returned[lifo ? returned.length - 1 : 0].id, returned)
-    if (frozen !== undefined && frozen.jobs.length > 0) {
-      offer((lifo ? (frozen.jobs.last() as JobEntry) : (frozen.jobs.first() as JobEntry)).id, frozen)
+    if (frozen !== undefined && frozen.from < frozen.to) {
+      offer(frozen.jobs[lifo ? frozen.to - 1 : frozen.from].id, frozen)
     }
     for (const run of this.runs) offer(this.headId(run, lifo, reader), run)
     assert(source !== undefined, 'a lane that counts jobs has one')
@@ -175,9 +175,8 @@ export class Lane {
   }
 
   private takeFrozen(frozen: FrozenPart, lifo: boolean): JobEntry {
-    const at = lifo ? frozen.shifted + frozen.jobs.length - 1 : frozen.shifted
-    const job = lifo ? frozen.jobs.pop() : frozen.jobs.shift()
-    if (!lifo) frozen.shifted++
+    const at = lifo ? --frozen.to : frozen.from++
+    const job = frozen.jobs[at]
     const { segment, ordinal } = frozen.place(at)
     // Whether the segment becomes real is open: replay finds the job by id if it does not.
     segment.consume(ordinal)

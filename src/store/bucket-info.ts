@@ -143,7 +143,7 @@ export class ConsumedSet {
     let at = 0
     let consumed = false
     while (reader.left > 0) {
-      const next = at + reader.varint()
+      const next = at + readLength(reader, path)
       if (next > records) throw corrupt(path, `consumed marks reach ${next} of ${records} records`)
       if (consumed) for (let i = at; i < next; i++) set.add(i)
       at = next
@@ -151,5 +151,13 @@ export class ConsumedSet {
     }
     if (set.live !== live) throw corrupt(path, `${set.live} records are live, info.json says ${live}`)
     return set
+  }
+}
+
+function readLength(reader: ByteReader, path: string): number {
+  try {
+    return reader.varint()
+  } catch (error) {
+    throw corrupt(path, `consumed marks: ${(error as Error).message}`, undefined, error)
   }
 }

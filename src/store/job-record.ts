@@ -35,11 +35,17 @@ export function writeJobHeader(
   if (fingerprint !== undefined) writer.bytes(fingerprint)
 }
 
+/** Reused: a header is read for every job that is replayed or taken, and reading never re-enters. */
+const READER = new ByteReader(Buffer.alloc(0))
+
 const KNOWN_FLAGS = JOB_START | JOB_HAS_FINGERPRINT | JOB_SEEN
 
 /** Fills `into` from the record in `buffer[start, end)`. Throws DecodeError. */
 export function readJobHeader(buffer: Buffer, start: number, end: number, into: JobHeader): JobHeader {
-  const reader = new ByteReader(buffer, start, end)
+  const reader = READER
+  reader.buffer = buffer
+  reader.position = start
+  reader.end = end
   into.flags = reader.u8()
   if ((into.flags & ~KNOWN_FLAGS) !== 0) throw new DecodeError(`unknown job flags ${into.flags}`, start)
   into.id = reader.varint()

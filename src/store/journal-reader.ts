@@ -112,7 +112,13 @@ function readHeader(file: JournalWindow, jobId: Buffer, number: number): FileHea
   file.fill(FILE_HEADER_BYTES)
   const read = decodeFileHeader(file.rest(), JOURNAL_MAGIC)
   if (read.kind === 'newer') throw unsupportedFormat(file.path, read.format)
-  if (read.kind === 'bad') return read.reason
+  if (read.kind === 'bad') {
+    // The header lies in one sector: a crash leaves it whole, or zeros, or a file that is too short. Anything else has rotted.
+    const header = file.rest().subarray(0, FILE_HEADER_BYTES)
+    if (header.length === FILE_HEADER_BYTES && header.some((byte) => byte !== 0))
+      throw corrupt(file.path, read.reason, 0)
+    return read.reason
+  }
   if (!read.header.jobId.equals(jobId)) return 'belongs to another job'
   if (read.header.number !== number) return `is journal ${read.header.number} under another name`
   file.offset = FILE_HEADER_BYTES
@@ -135,7 +141,7 @@ function replayOne(
     if (frame.kind === 'bad') return frame.reason
     if (frame.type !== FRAME_BATCH) return `frame of type ${frame.type} in a journal`
     if (frame.end - frame.start < BATCH_HEADER_BYTES) return 'batch header cut short'
-    const header = readBatchHeader(bytes, frame.start, frame.end)
+    const header = checkedHeader(file, bytes, frame.start, frame.end)
     if (header.sequence !== state.sequence + 1) {
       return `sequence ${header.sequence}, expected ${state.sequence + 1}`
     }
@@ -150,6 +156,15 @@ function replayOne(
     state.synced = Math.max(state.synced, header.synced)
     state.frames++
     file.offset += frame.end - at
+  }
+}
+
+/** The checksum was right: a header that cannot be decoded is no crash's doing. */
+function checkedHeader(file: JournalWindow, bytes: Buffer, start: number, end: number): BatchHeader {
+  try {
+    return readBatchHeader(bytes, start, end)
+  } catch (error) {
+    throw corrupt(file.path, (error as Error).message, file.offset, error)
   }
 }
 

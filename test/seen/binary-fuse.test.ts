@@ -59,7 +59,12 @@ describe('binary fuse filter', () => {
     const hashes = hashesOf(50_000, counterKey)
     const filter = build(hashes)
     expect(countHeld(filter, hashes)).toBe(50_000)
-    expect(countHeld(filter, hashesOf(50_000, (n) => counterKey(n + 50_000))) / 50_000).toBeLessThan(0.01)
+    expect(
+      countHeld(
+        filter,
+        hashesOf(50_000, (n) => counterKey(n + 50_000)),
+      ) / 50_000,
+    ).toBeLessThan(0.01)
   })
 
   test('two keys with the same hash cannot be built from, at any size, and that is said', () => {

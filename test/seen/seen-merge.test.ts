@@ -56,7 +56,10 @@ describe('planMerge', () => {
   })
 
   test('after any flushes: levels rise with age, the last level is one run, no level is full', () => {
-    const shape = fc.record({ levelGrowth: fc.integer({ min: 2, max: 8 }), levelBaseKeys: fc.integer({ min: 1, max: 50 }) })
+    const shape = fc.record({
+      levelGrowth: fc.integer({ min: 2, max: 8 }),
+      levelBaseKeys: fc.integer({ min: 1, max: 50 }),
+    })
     const amounts = fc.array(fc.integer({ min: 1, max: 400 }), { minLength: 1, maxLength: 120, size: 'max' })
     fc.assert(
       fc.property(shape, amounts, (levels, list) => {

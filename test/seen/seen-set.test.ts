@@ -54,7 +54,11 @@ function collidingKeys(): [Buffer, Buffer] {
   }
 }
 
-const rejection = (promise: Promise<unknown>): Promise<unknown> => promise.then(() => undefined, (error) => error)
+const rejection = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    () => undefined,
+    (error) => error,
+  )
 
 describe('seen-set', () => {
   test('an absent directory is an empty set, and a look leaves nothing behind', async () => {
@@ -354,7 +358,10 @@ describe('seen-set', () => {
     const committed = await checkpoint(set)
     set.close()
     const wrong = openSet(env, { ...committed, size: 21 })
-    expectHoldfastError(caught(() => wrong.check()), 'HOLDFAST_CORRUPT')
+    expectHoldfastError(
+      caught(() => wrong.check()),
+      'HOLDFAST_CORRUPT',
+    )
   })
 
   test('many filters in one run: each look-up goes to the one its range says', async () => {
@@ -371,7 +378,12 @@ describe('seen-set', () => {
     const [one, other] = collidingKeys()
     const env = world(19)
     const set = openSet(env)
-    expect([set.add(one, 0), set.has(other, 0), set.add(other, 0), set.forget(one, 0)]).toEqual([true, false, true, true])
+    expect([set.add(one, 0), set.has(other, 0), set.add(other, 0), set.forget(one, 0)]).toEqual([
+      true,
+      false,
+      true,
+      true,
+    ])
     set.add(one, 0)
     const committed = await checkpoint(set)
     const again = openSet(env, committed)

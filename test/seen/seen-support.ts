@@ -5,7 +5,7 @@ import { seededRandom } from '../../src/env/random.js'
 import { simEnv } from '../../src/env/sim-env.js'
 import type { SimFileSystem } from '../../src/env/sim-file-system.js'
 import { HoldfastError, type HoldfastErrorCode } from '../../src/errors.js'
-import { SeenSet, type SeenRunInfo, type SeenTuning } from '../../src/seen/seen-set.js'
+import { type SeenRunInfo, SeenSet, type SeenTuning } from '../../src/seen/seen-set.js'
 
 export const JOB_ID = Uint8Array.from({ length: 16 }, (_, i) => i + 1)
 export const DIRECTORY = '/job/requests.seen'

@@ -1,0 +1,245 @@
+/** Files cut at each byte, with each bit flipped, swapped, foreign, zeroed or of a newer format: every one is reported. */
+import { beforeEach, describe, expect, test } from 'vitest'
+import { crc32 } from '../../src/bytes/crc32.js'
+import type { SimFileSystem } from '../../src/env/sim-file-system.js'
+import { HoldfastError, type HoldfastErrorCode } from '../../src/errors.js'
+import { FORMAT } from '../../src/limits.js'
+import { PAGE_BYTES, RUN_HEADER_BYTES } from '../../src/seen/seen-format.js'
+import { SeenSet } from '../../src/seen/seen-set.js'
+import { HEADER_CRC_SEED } from '../../src/store/format.js'
+import {
+  type Committed,
+  caught,
+  checkpoint,
+  counterKey,
+  DIRECTORY,
+  expectHoldfastError,
+  JOB_ID,
+  openSet,
+  spreadKey,
+  TINY,
+  world,
+} from './seen-support.js'
+
+/** 20 keys and 3 tombstones: an older run keeps the tombstones alive. */
+let files: SimFileSystem
+let committed: Committed
+let path: string
+let bytes: Buffer
+
+beforeEach(async () => {
+  const env = world(51)
+  const set = openSet(env)
+  for (let n = 100; n < 160; n++) set.add(spreadKey(n), 0)
+  await checkpoint(set)
+  for (let n = 0; n < 20; n++) set.add(spreadKey(n), 0)
+  for (let n = 100; n < 103; n++) set.forget(spreadKey(n), 0)
+  committed = await checkpoint(set)
+  set.check()
+  set.close()
+  files = env.files
+  path = `${DIRECTORY}/${committed.runs[0].file}`
+  bytes = files.contents(path)
+  expect(committed.runs[0]).toMatchObject({ keys: 20, tombstones: 3, level: 2 })
+  expect(committed.runs).toHaveLength(2)
+  expect(bytes.length).toBeGreaterThan(3 * PAGE_BYTES)
+})
+
+/** Opens, checks, and looks keys up. Undefined: no fault was found. */
+function findFault(list: Committed = committed): unknown {
+  const env = world(52, files)
+  let set: SeenSet | undefined
+  const fault = caught(() => {
+    set = openSet(env, list)
+    set.check()
+  })
+  set?.close()
+  expect(files.openHandles()).toBe(0)
+  return fault
+}
+
+function expectFault(changed: Uint8Array, what: string, code: HoldfastErrorCode = 'HOLDFAST_CORRUPT'): HoldfastError {
+  files.setContents(path, changed)
+  const fault = findFault()
+  files.setContents(path, bytes)
+  if (!(fault instanceof HoldfastError)) throw new Error(`${what}: not reported, but ${String(fault)}`)
+  if (fault.code !== code || fault.path !== path) throw new Error(`${what}: ${fault.code} ${fault.message}`)
+  return fault
+}
+
+describe('a damaged run', () => {
+  test('undamaged, nothing is found', () => {
+    expect(findFault()).toBeUndefined()
+  })
+
+  test('cut at any byte: refused at open', () => {
+    for (let length = 0; length < bytes.length; length++) {
+      files.setContents(path, bytes.subarray(0, length))
+      const error = caught(() => openSet(world(53, files), committed))
+      if (!(error instanceof HoldfastError) || error.code !== 'HOLDFAST_CORRUPT' || error.path !== path) {
+        throw new Error(`cut at ${length}: ${String(error)}`)
+      }
+    }
+    files.setContents(path, bytes)
+    expect(files.openHandles()).toBe(0)
+  })
+
+  test('any bit flipped: reported by open or check, with the offset of the part it is in', () => {
+    const env = world(54, files)
+    const info = committed.runs[0]
+    let atOpen = 0
+    let atCheck = 0
+    for (let offset = 0; offset < bytes.length; offset++) {
+      const inPage = offset >= RUN_HEADER_BYTES && offset < RUN_HEADER_BYTES + 2 * PAGE_BYTES
+      // Each bit of what is not filler; of the filler one bit a byte, as the checksum sees bits and not fields.
+      const bits = bytes[offset] === 0 && offset % 64 > 0 ? [offset % 8] : [0, 1, 2, 3, 4, 5, 6, 7]
+      for (const bit of bits) {
+        files.corrupt(path, offset, 1 << bit)
+        const error = caught(() => SeenSet.checkRun({ env, directory: DIRECTORY, jobId: JOB_ID }, info))
+        files.corrupt(path, offset, 1 << bit)
+        const fine = error instanceof HoldfastError && error.code === 'HOLDFAST_CORRUPT' && error.path === path
+        const page = RUN_HEADER_BYTES + Math.floor((offset - RUN_HEADER_BYTES) / PAGE_BYTES) * PAGE_BYTES
+        if (!fine || (inPage && error.offset !== page))
+          throw new Error(`bit ${bit} of byte ${offset}: ${String(error)}`)
+        if (inPage) atCheck++
+        else atOpen++
+      }
+    }
+    expect(files.openHandles()).toBe(0)
+    expect(Math.min(atOpen, atCheck)).toBeGreaterThan(4000)
+    expect(files.contents(path).equals(bytes)).toBe(true)
+  })
+
+  test('a bit flipped in a page is met by a look-up too, each time, and harms no other run', () => {
+    const set = openSet(world(55, files), committed)
+    files.corrupt(path, RUN_HEADER_BYTES + 5, 4)
+    for (let i = 0; i < 2; i++) {
+      const error = expectHoldfastError(
+        caught(() => set.has(spreadKey(7), 0)),
+        'HOLDFAST_CORRUPT',
+      )
+      expect([error.path, error.offset]).toEqual([path, RUN_HEADER_BYTES])
+      expect(error.message).toContain('page 0: checksum mismatch')
+    }
+    // Of the older run's keys, those few that the newer one's filter takes for its own are stopped by the bad page.
+    let fine = 0
+    for (let n = 103; n < 160; n++) if (caught(() => set.has(spreadKey(n), 0)) === undefined) fine++
+    expect(fine).toBeGreaterThan(50)
+    files.corrupt(path, RUN_HEADER_BYTES + 5, 4)
+    expect(set.has(spreadKey(7), 0)).toBe(true)
+    set.close()
+  })
+
+  test('zeros, all of it or a page of it, are not an empty run', () => {
+    expectFault(Buffer.alloc(bytes.length), 'all zeros')
+    for (let from = 0; from < bytes.length; from += 512) {
+      const zeroed = Buffer.from(bytes)
+      zeroed.fill(0, from, from + 512)
+      if (!zeroed.equals(bytes)) expectFault(zeroed, `zeros from ${from}`)
+    }
+  })
+
+  test('bytes behind the end are noticed', () => {
+    expectFault(Buffer.concat([bytes, Buffer.alloc(1)]), 'one byte more')
+    expectFault(Buffer.concat([bytes, bytes.subarray(-24)]), 'a second trailer')
+  })
+
+  test('two pages changed places', () => {
+    const swapped = Buffer.from(bytes)
+    bytes.copy(swapped, RUN_HEADER_BYTES, RUN_HEADER_BYTES + PAGE_BYTES, RUN_HEADER_BYTES + 2 * PAGE_BYTES)
+    bytes.copy(swapped, RUN_HEADER_BYTES + PAGE_BYTES, RUN_HEADER_BYTES, RUN_HEADER_BYTES + PAGE_BYTES)
+    expect(expectFault(swapped, 'pages swapped').message).toContain('page 0: says index 1')
+  })
+
+  test('missing', () => {
+    files.unlink(path)
+    const error = expectHoldfastError(findFault(), 'HOLDFAST_CORRUPT')
+    expect([error.path, error.message]).toEqual([path, expect.stringContaining('missing')])
+    files.setContents(path, bytes)
+  })
+
+  test('another run under its name, of the same job', () => {
+    const other = files.contents(`${DIRECTORY}/${committed.runs[1].file}`)
+    expect(expectFault(other, 'other run').message).toContain('says it is run')
+  })
+
+  test('the same run written at another time: same content, another salt', async () => {
+    const env = world(56)
+    const set = openSet(env)
+    for (let n = 100; n < 160; n++) set.add(spreadKey(n), 0)
+    await checkpoint(set)
+    for (let n = 0; n < 20; n++) set.add(spreadKey(n), 0)
+    for (let n = 100; n < 103; n++) set.forget(spreadKey(n), 0)
+    const twin = await checkpoint(set)
+    expect(twin.runs[0]).toEqual({ ...committed.runs[0], crc: twin.runs[0].crc, bytes: twin.runs[0].bytes })
+    const changed = env.files.contents(path)
+    expect(expectFault(changed, 'twin').message).toMatch(/another footer|the manifest says/)
+  })
+
+  test('a run of another job', () => {
+    const error = caught(() =>
+      SeenSet.open({ env: world(57, files), directory: DIRECTORY, jobId: new Uint8Array(16), ...committed }),
+    )
+    expect(expectHoldfastError(error, 'HOLDFAST_CORRUPT').message).toContain('belongs to job 0102')
+  })
+
+  test('a newer format is not damage, a damaged format number is', () => {
+    const newer = Buffer.from(bytes)
+    newer.writeUInt32LE(FORMAT + 1, 8)
+    expectFault(newer, 'format number changed, checksum not')
+    newer.writeUInt32LE(crc32(newer.subarray(0, RUN_HEADER_BYTES - 4), HEADER_CRC_SEED), RUN_HEADER_BYTES - 4)
+    const error = expectFault(newer, 'a newer format', 'HOLDFAST_UNSUPPORTED_FORMAT')
+    expect(error.message).toContain(`format ${FORMAT + 1}`)
+    // A newer format may have a shorter header, and be a shorter file.
+    const short = Buffer.from(newer.subarray(0, 512))
+    short.writeUInt32LE(128, 12)
+    short.writeUInt32LE(crc32(short.subarray(0, 124), HEADER_CRC_SEED), 124)
+    expectFault(short, 'a newer, shorter one', 'HOLDFAST_UNSUPPORTED_FORMAT')
+  })
+
+  test('a manifest that describes its runs wrongly', () => {
+    const [run, older] = committed.runs
+    for (const wrong of [
+      { ...run, keys: 21 },
+      { ...run, tombstones: 2 },
+      { ...run, bytes: run.bytes + 1 },
+      { ...run, level: 1 },
+      { ...run, crc: run.crc ^ 1 },
+      { ...run, file: '../r00002' },
+      { ...run, keys: -1 },
+      { ...run, file: older.file },
+    ]) {
+      expectHoldfastError(findFault({ ...committed, runs: [wrong, older] }), 'HOLDFAST_CORRUPT')
+    }
+  })
+
+  test('a run left out of the list is noticed by its keys', () => {
+    expectHoldfastError(findFault({ ...committed, runs: [committed.runs[1]] }), 'HOLDFAST_CORRUPT')
+  })
+
+  test('keys out of order under good checksums are found by check', async () => {
+    // Written by a broken writer, not damaged: only the full check can know.
+    const env = world(58)
+    const set = openSet(env, undefined, { ...TINY, filterKeysMax: 1000 })
+    for (let n = 0; n < 20; n++) set.add(counterKey(n), 0)
+    const list = await checkpoint(set)
+    set.close()
+    const file = `${DIRECTORY}/${list.runs[0].file}`
+    const changed = Buffer.from(env.files.contents(file))
+    const salt = changed.readUInt32LE(36)
+    counterKey(9).copy(changed, RUN_HEADER_BYTES + 4 * 16)
+    const crcAt = RUN_HEADER_BYTES + PAGE_BYTES - 4
+    changed.writeUInt32LE(crc32(changed.subarray(RUN_HEADER_BYTES, crcAt), salt), crcAt)
+    env.files.setContents(file, changed)
+    const again = openSet(env, list)
+    const error = expectHoldfastError(
+      caught(() => again.check()),
+      'HOLDFAST_CORRUPT',
+    )
+    expect([error.path, error.offset, error.message]).toEqual([
+      file,
+      RUN_HEADER_BYTES,
+      expect.stringContaining('order'),
+    ])
+  })
+})
