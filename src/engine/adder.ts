@@ -7,8 +7,7 @@ import { HoldfastError } from '../errors.js'
 import { JOB_PAYLOAD_BYTES_MAX } from '../limits.js'
 import { KIND_MEMORY, KIND_ORDINARY, KIND_START } from '../queue/bucket.js'
 import { type Chunk, JobEntry } from '../queue/job-entry.js'
-import type { Lane } from '../queue/lane.js'
-import { CARRY_READY, FINGERPRINT_BYTES, JOB_SEEN, JOB_START, RECORD_ADD } from '../store/format.js'
+import { FINGERPRINT_BYTES, JOB_SEEN, JOB_START, RECORD_ADD } from '../store/format.js'
 import { writeJobHeader } from '../store/job-record.js'
 import type { StoreState } from './store-state.js'
 
@@ -36,6 +35,7 @@ export interface MemoryJob {
 }
 
 const LENGTH_BYTES = 4
+const NO_KEYS = Buffer.alloc(0)
 
 export class Adder {
   added = 0
@@ -47,16 +47,13 @@ export class Adder {
   private readonly now: number
   /** Fingerprints of memory-only jobs that are not done, in hex. */
   private readonly volatileSeen: Set<string>
-  /** Six numbers and a lane for each job, in columns. */
-  private readonly ids: number[] = []
-  private readonly lanes: Lane[] = []
-  private readonly starts: number[] = []
-  private readonly ends: number[] = []
-  private readonly dues: number[] = []
-  private readonly memoryJobs: JobEntry[] = []
-  private newKeys = Buffer.alloc(0)
+  /** In the order of their ids; offsets are relative to the region until it is written. */
+  private readonly entries: JobEntry[] = []
+  private memoryJobs: JobEntry[] | undefined
+  private newKeys = NO_KEYS
   private newKeyCount = 0
   private recordStart = 0
+  private entry: JobEntry | undefined
 
   constructor(state: StoreState, writer: ByteWriter, volatileSeen: Set<string>, now: number) {
     this.state = state
@@ -87,9 +84,9 @@ export class Adder {
     const due = job.due > this.now ? Math.ceil(job.due) : 0
     const id = state.nextId++
     const bucket = state.bucket(job.priority, job.start ? KIND_START : KIND_ORDINARY)
-    this.ids.push(id)
-    this.lanes.push(state.ready.lane(bucket, job.slot))
-    this.dues.push(due)
+    const entry = new JobEntry(id, state.ready.lane(bucket, job.slot), undefined, 0, 0)
+    if (due > 0) entry.due = due
+    this.entry = entry
     writer.u8(RECORD_ADD)
     writer.varint(due)
     writer.ensure(LENGTH_BYTES)
@@ -115,8 +112,10 @@ export class Adder {
     buffer[at + 1] = ((length >>> 7) & 0x7f) | 0x80
     buffer[at + 2] = ((length >>> 14) & 0x7f) | 0x80
     buffer[at + 3] = (length >>> 21) & 0x7f
-    this.starts.push(this.recordStart)
-    this.ends.push(writer.length)
+    const entry = this.entry as JobEntry
+    entry.start = this.recordStart
+    entry.end = writer.length
+    this.entries.push(entry)
     this.added++
     this.records++
   }
@@ -137,6 +136,7 @@ export class Adder {
     const value: MemoryJob = { payload, fingerprint, recordSeen: job.recordSeen, addedAt: Math.floor(this.now) }
     entry.value = value
     if (fingerprint !== undefined && job.recordSeen) this.volatileSeen.add(hex(fingerprint))
+    this.memoryJobs ??= []
     this.memoryJobs.push(entry)
     this.added++
     this.memoryOnly++
@@ -166,40 +166,42 @@ export class Adder {
   }
 
   apply(chunk: Chunk, base: number): void {
-    const { state, ids, lanes, starts, ends, dues } = this
-    if (ids.length > 0 && state.oldestInMemory === Infinity) state.oldestInMemory = this.now
-    for (let i = 0; i < ids.length; i++) {
-      const entry = new JobEntry(ids[i], lanes[i], chunk, base + starts[i], base + ends[i])
-      state.retain(entry)
-      if (dues[i] > 0) {
-        entry.due = dues[i]
-        state.delayed.push(entry)
-      } else {
-        // A prune between encoding and writing may have detached the lane.
-        const lane = entry.lane
-        if (lane.detached) entry.lane = state.ready.lane(lane.bucket, lane.slot.name)
-        state.ready.push(entry)
-      }
+    const { state, entries } = this
+    if (entries.length > 0 && state.oldestInMemory === Infinity) state.oldestInMemory = this.now
+    for (const entry of entries) {
+      entry.chunk = chunk
+      entry.start += base
+      entry.end += base
+      this.place(entry)
     }
-    for (const entry of this.memoryJobs) {
-      state.retain(entry)
-      state.memoryOnly++
-      if (entry.due > 0) state.delayed.push(entry)
-      else {
-        entry.state = CARRY_READY
-        if (entry.lane.detached) entry.lane = state.ready.lane(entry.lane.bucket, entry.lane.slot.name)
-        state.ready.push(entry)
+    if (this.memoryJobs !== undefined) {
+      for (const entry of this.memoryJobs) {
+        state.memoryOnly++
+        this.place(entry)
       }
     }
     state.counters.added += this.added
     state.counters.duplicates += this.duplicates
   }
 
+  private place(entry: JobEntry): void {
+    const { state } = this
+    state.retain(entry)
+    if (entry.due > 0) {
+      state.delayed.push(entry)
+      return
+    }
+    // A prune between encoding and writing may have detached the lane.
+    const { lane } = entry
+    if (lane.detached) entry.lane = state.ready.lane(lane.bucket, lane.slot.name)
+    state.ready.push(entry)
+  }
+
   undo(): void {
     const { state } = this
     for (let i = this.newKeyCount - 1; i >= 0; i--) state.seen.undoAdd(this.newKeys, i * FINGERPRINT_BYTES)
     this.newKeyCount = 0
-    for (const entry of this.memoryJobs) {
+    for (const entry of this.memoryJobs ?? []) {
       const { fingerprint } = entry.value as MemoryJob
       if (fingerprint !== undefined) this.volatileSeen.delete(hex(fingerprint))
     }

@@ -2,7 +2,7 @@
  * A crawl frontier in a directory: requests with priorities, slots and politeness, each accepted once. The first line of
  * every promise here is docs/durability.md.
  */
-import type { Adder, JobFields, MemoryJob } from '../engine/adder.js'
+import { type Adder, hex, type JobFields, type MemoryJob } from '../engine/adder.js'
 import { Engine } from '../engine/engine.js'
 import { resolveOptions, type Tuning } from '../engine/engine-options.js'
 import { unserializableField } from '../engine/payload-check.js'
@@ -15,7 +15,7 @@ import type { SlotLimits } from '../queue/slot.js'
 import { fingerprint, fingerprintInto, hostOf } from '../seen/fingerprint.js'
 import { FINGERPRINT_BYTES, JOB_START } from '../store/format.js'
 import type { JobHeader } from '../store/job-record.js'
-import { LeaseHandle } from './lease-handle.js'
+import { DELAY_MS_MAX, LeaseHandle } from './lease-handle.js'
 import { type RequestParts, readRequest, writeRequest } from './request-codec.js'
 import { StoreFace } from './store-face.js'
 import type {
@@ -55,7 +55,9 @@ function limitsFrom(politeness: FrontierOptions['politeness']): (slot: string) =
 function slotLimits(policy: SlotPolicy): SlotLimits {
   const { concurrency = Infinity, delayMs = 0 } = policy
   if (!(concurrency >= 1)) throw new TypeError(`politeness.concurrency is ${concurrency}, expected 1 or more`)
-  if (!(delayMs >= 0)) throw new TypeError(`politeness.delayMs is ${delayMs}, expected 0 or more`)
+  if (!(delayMs >= 0 && delayMs <= DELAY_MS_MAX)) {
+    throw new TypeError(`politeness.delayMs is ${delayMs}, expected a number from 0 to ${DELAY_MS_MAX}`)
+  }
   return { concurrency, delayMs }
 }
 
@@ -168,6 +170,9 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
     parts.url = typeof url === 'string' ? url : url instanceof URL ? url.href : notAUrl(url)
     parts.method = init?.method === undefined ? 'GET' : checkMethod(init.method)
     parts.body = typeof init?.body === 'string' ? Buffer.from(init.body) : init?.body
+    if (parts.body !== undefined && !(parts.body instanceof Uint8Array)) {
+      throw new TypeError(`body is ${String(parts.body)}, expected a string or a Uint8Array`)
+    }
     parts.headers = init?.headers
     parts.meta = init?.meta ?? options.meta
     fields.priority = checkPriority(init?.priority ?? options.priority ?? 0)
@@ -267,19 +272,20 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
   }
 
   /** Hands nothing of this slot out before `untilMs` (ms since the epoch). Durable. 0 ends the pause. */
-  pauseSlot(slot: string, untilMs: number): Promise<void> {
-    if (!Number.isFinite(untilMs)) throw new TypeError(`untilMs is ${untilMs}, expected ms since the epoch`)
+  async pauseSlot(slot: string, untilMs: number): Promise<void> {
+    if (!(Math.abs(untilMs) <= DELAY_MS_MAX)) throw new TypeError(`untilMs is ${untilMs}, expected ms since the epoch`)
     return pauseSlot(this.engine.desk, slot, untilMs)
   }
 
   /** True when this request was accepted before. */
   has(request: RequestInput): boolean {
     this.prepare(request, NO_OPTIONS)
-    return this.engine.state.seen.has(this.fields.fingerprint as Uint8Array, 0)
+    const fingerprint = this.fields.fingerprint as Uint8Array
+    return this.engine.state.seen.has(fingerprint, 0) || this.engine.desk.volatileSeen.has(hex(fingerprint))
   }
 
   /** Forgets that this request was seen, so that it can be added again. False: it was not. */
-  forget(request: RequestInput): Promise<boolean> {
+  async forget(request: RequestInput): Promise<boolean> {
     this.prepare(request, NO_OPTIONS)
     return forget(this.engine.desk, this.fields.fingerprint as Uint8Array)
   }
@@ -314,7 +320,9 @@ export class VisitHandle extends LeaseHandle implements Visit {
   }
 
   async ack(options: AckOptions = {}): Promise<AddResult> {
-    const { add, addOptions = NO_OPTIONS, state } = options
+    const { addOptions = NO_OPTIONS, state } = options
+    // Listed before anything is encoded: a generator may itself call this frontier.
+    const add = options.add === undefined ? undefined : [...options.add]
     let invalid = 0
     const adder = await this.engine.desk.settle(
       this.entry,

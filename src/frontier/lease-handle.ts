@@ -4,6 +4,9 @@ import { HoldfastError } from '../errors.js'
 import type { LeaseEntry } from '../queue/lease-table.js'
 import type { BuryOptions, Lease, RetryOptions, Settlement } from './types.js'
 
+/** The last instant a Date can name: beyond it there is no due time to write down. */
+export const DELAY_MS_MAX = 8.64e15
+
 export class LeaseHandle implements Lease {
   readonly priority: number
   readonly addedAt: number
@@ -56,7 +59,9 @@ export class LeaseHandle implements Lease {
 
   async retry(options: RetryOptions = {}): Promise<void> {
     const { delayMs = 0, reason = '', state } = options
-    if (!(delayMs >= 0)) throw new TypeError(`delayMs is ${delayMs}, expected a number of 0 or more`)
+    if (!(delayMs >= 0 && delayMs <= DELAY_MS_MAX)) {
+      throw new TypeError(`delayMs is ${delayMs}, expected a number from 0 to ${DELAY_MS_MAX}`)
+    }
     await this.engine.desk.settle(this.entry, { verb: 'retry', delayMs, reason, counted: true }, state)
   }
 

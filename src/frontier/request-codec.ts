@@ -29,7 +29,10 @@ export function writeRequest(writer: ByteWriter, request: RequestParts): void {
     writer.varint(body.length)
     writer.bytes(body)
   }
-  if (open) writer.bytes(encodeValue({ ...(headers && { h: headers }), ...(meta && { m: meta }) }))
+  if (open)
+    writer.bytes(
+      encodeValue(headers === undefined ? { m: meta } : meta === undefined ? { h: headers } : { h: headers, m: meta }),
+    )
 }
 
 /** Throws DecodeError, or what the codec throws. */

@@ -172,7 +172,7 @@ export abstract class StoreFace<L extends LeaseHandle, P> extends EventEmitter<S
   }
 
   /** Sets durable key/values in one commit; `undefined` deletes. All together at most 1 MiB (HOLDFAST_TOO_LARGE). */
-  setState(entries: Record<string, unknown>): Promise<void> {
+  async setState(entries: Record<string, unknown>): Promise<void> {
     return setValues(this.engine.desk, entries)
   }
 
@@ -213,7 +213,7 @@ export abstract class StoreFace<L extends LeaseHandle, P> extends EventEmitter<S
   }
 
   /** Moves the start of replay forward now. Not needed: it happens by itself. */
-  checkpoint(): Promise<void> {
+  async checkpoint(): Promise<void> {
     return this.engine.checkpoint()
   }
 
