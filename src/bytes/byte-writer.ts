@@ -6,6 +6,8 @@
 import { assert } from '../assert.js'
 
 const TWO_32 = 2 ** 32
+/** Below this a loop is quicker than a call into the runtime. */
+const SHORT_BYTES = 32
 
 export class ByteWriter {
   /** The chunk that holds the open region. Changes when the region moves. */
@@ -93,9 +95,13 @@ export class ByteWriter {
   }
 
   bytes(value: Uint8Array): void {
-    this.ensure(value.length)
-    this.buffer.set(value, this.position)
-    this.position += value.length
+    const { length } = value
+    this.ensure(length)
+    if (length <= SHORT_BYTES) {
+      const { buffer, position } = this
+      for (let i = 0; i < length; i++) buffer[position + i] = value[i]
+    } else this.buffer.set(value, this.position)
+    this.position += length
   }
 
   /** Bytes copied from another place without making a view. */
@@ -108,8 +114,8 @@ export class ByteWriter {
   /** Length as a varint, then UTF-8. */
   string(value: string): void {
     const length = value.length
-    if (length < 40) {
-      // Short and ASCII (hosts, methods, keys): one pass without a call into the runtime.
+    if (length < 0x80) {
+      // ASCII with a length of one byte (hosts, keys, most URLs): one pass without a call into the runtime.
       this.ensure(length + 1)
       const { buffer, position } = this
       let i = 0
