@@ -48,7 +48,7 @@ export class ByteWriter {
   private grow(bytes: number): void {
     const used = this.length
     const needed = used + bytes
-    const next = Buffer.allocUnsafeSlow(needed * 2 > this.chunkBytes ? needed * 2 : this.chunkBytes)
+    const next = Buffer.allocUnsafeSlow(Math.max(needed * 2, this.chunkBytes))
     this.buffer.copy(next, 0, this.start, this.position)
     this.buffer = next
     this.start = 0

@@ -1,5 +1,4 @@
 /** Commits that are neither adds nor endings: key/values, pauses, dead letters, forgetting. */
-import type { ByteWriter } from '../bytes/byte-writer.js'
 import {
   CARRY_READY,
   FINGERPRINT_BYTES,

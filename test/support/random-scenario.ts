@@ -55,7 +55,9 @@ export function randomScenario(seed: number): Scenario {
     const total = weights.reduce((a, b) => a + b, 0)
     for (let step = 0; step < 25; step++) {
       let at = below(total)
-      await used[weights.findIndex((weight) => (at -= weight) < 0)]()
+      let chosen = 0
+      while (at >= weights[chosen]) at -= weights[chosen++]
+      await used[chosen]()
     }
     await background
   }
