@@ -100,7 +100,12 @@ export class CheckpointRunner {
       if (segment === undefined) return
       while (segment.live > 0) {
         context.checkpointGuard()
-        await takeForward(context.state, segment, (operation, encode) => context.committer.commit(operation, encode))
+        const moved = takeForward(context.state, segment, (operation, encode) =>
+          context.committer.commit(operation, encode),
+        )
+        // In this very turn: jobs on their way are in no queue, and whoever looked meanwhile would miss them.
+        context.committer.flush()
+        await moved
         await context.options.env.clock.yield()
       }
     }

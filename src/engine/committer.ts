@@ -64,6 +64,7 @@ export class Committer {
   /** Written, waiting for a sync that begins after the write. */
   private unsynced: Pending[] = []
   private syncing = false
+  private applying = false
   /** When this turn of the event loop began, and what ends it; undefined: nothing was committed in it yet. */
   private turn: { readonly began: number; readonly end: Promise<void> } | undefined
 
@@ -126,6 +127,8 @@ export class Committer {
 
   /** Writes what there is, now. Never throws: failures reach the calls they belong to. */
   flush(rideAlone = false): void {
+    // A listener that commits while a batch is applied: ids must rise, so its batch is the next one.
+    if (this.applying) return this.schedule()
     const batch = this.pending
     if (batch.length === 0 && !rideAlone) return
     this.pending = []
@@ -158,7 +161,12 @@ export class Committer {
 
   private applyAll(batch: readonly Pending[], region: { buffer: Buffer; start: number }): void {
     if (this.chunk.buffer !== region.buffer) this.chunk = this.hooks.newChunk(region.buffer)
-    for (const one of batch) one.operation.apply(this.chunk, region.start)
+    this.applying = true
+    try {
+      for (const one of batch) one.operation.apply(this.chunk, region.start)
+    } finally {
+      this.applying = false
+    }
     // Hand-out marks alone are not worth a sync: the next one covers them.
     if (this.power && batch.length > 0 && this.journal.dirty) {
       this.unsynced.push(...batch)
@@ -192,7 +200,8 @@ export class Committer {
   private writeFailed(batch: readonly Pending[], error: HoldfastError): void {
     const { writer } = this
     const broken = this.journal.failed
-    const finishing = batch.filter((one) => one.operation.finishing && one.operation.dependsOnBatch !== true)
+    const whole = batch.every((one) => one.operation.finishing)
+    const finishing = batch.filter((one) => one.operation.finishing && (whole || one.operation.dependsOnBatch !== true))
     if (broken === undefined && error.code === 'HOLDFAST_DISK_FULL' && finishing.length > 0) {
       if (this.reserve.giveUp())
         this.hooks.warn('disk-full', 'the disk is full; the reserve was given up to finish work')

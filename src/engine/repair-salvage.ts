@@ -113,6 +113,7 @@ export class Salvage {
       resolveOptions(kind, { env: this.env, order, tuning }, () => limits),
     )
     try {
+      this.begin(engine)
       await this.writeKeys(engine)
       await this.writeJobs(engine)
       await importValues(engine, journal.fates.values)
@@ -120,7 +121,7 @@ export class Salvage {
       for (const [name, notBefore] of journal.fates.slots) {
         if (notBefore > now) await pauseSlot(engine.desk, name, notBefore)
       }
-      await this.finish(engine)
+      await engine.checkpoint()
     } catch (error) {
       await engine.close().catch(() => {})
       throw error
@@ -170,15 +171,17 @@ export class Salvage {
     await importer.flush()
   }
 
-  /** Ids go on where they were, so that none is used twice; counters too. Both live in the manifest of a checkpoint. */
-  private async finish(engine: Engine): Promise<void> {
+  /**
+   * Ids go on where they were, so that none is used twice; counters too. Both live in the manifest of a checkpoint, so they
+   * are set before the first one begins.
+   */
+  private begin(engine: Engine): void {
     const { journal, segments, manifest } = this
     const { state } = engine
-    state.nextId = Math.max(state.nextId, manifest?.nextId ?? 1, journal.fates.nextId, segments.maxId + 1)
+    state.nextId = Math.max(manifest?.nextId ?? 1, journal.fates.nextId, segments.maxId + 1)
     Object.assign(state.counters, journal.fates.counters)
-    // Counted duplicates ride along with the next batch: now, or it would count them again behind the checkpoint.
+    // Counted duplicates ride along with the next batch: now, or it might be one behind the checkpoint that counts them.
     engine.committer.flush(true)
-    await engine.checkpoint()
   }
 }
 

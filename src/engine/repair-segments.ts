@@ -124,18 +124,21 @@ export class SegmentSalvage {
       for (const info of infos) this.sources.push(this.described(join(directory, info.file), state, info))
       return
     }
-    this.findings.guess(
-      `What is used up in bucket ${bucket} is not known: all its segments count whole, so finished jobs may come back.`,
-    )
-    for (const name of listDirectory(this.files, directory)) {
-      if (parseSegmentName(name) === undefined) continue
+    const names = listDirectory(this.files, directory).filter((name) => parseSegmentName(name) !== undefined)
+    for (const name of names) {
       const path = join(directory, name)
       this.sources.push({ path, state, info: undefined, id: this.idOf(path) ?? 0, consumed: undefined })
     }
+    if (names.length === 0) return
+    this.findings.guess(
+      `What is used up in bucket ${bucket} is not known: all its segments count whole, so finished jobs may come back.`,
+    )
   }
 
   /** The segments of the generation that counts, or undefined when info.json does not tell. */
   private infos(directory: string, bucket: string, manifest: Manifest | undefined): readonly SegmentInfo[] | undefined {
+    // A checkpoint that failed leaves a bare directory behind.
+    if (manifest === undefined && listDirectory(this.files, directory).length === 0) return []
     const read = (generation: number) => readBucketInfo(this.files, directory, bucket, generation).state
     try {
       if (manifest !== undefined) return read(manifest.generation).segments

@@ -37,9 +37,10 @@ export function writeValues(
 }
 
 function encodeChecked(value: unknown, path: string): Buffer {
-  const field = unserializableField(value, path)
-  if (field !== undefined) {
-    throw new HoldfastError('HOLDFAST_UNSERIALIZABLE', `${field} cannot be written to disk`, { field })
+  const found = unserializableField(value, path)
+  if (found !== undefined) {
+    const field = found.slice(0, found.lastIndexOf(': '))
+    throw new HoldfastError('HOLDFAST_UNSERIALIZABLE', `${found} cannot be written to disk`, { field })
   }
   return Buffer.from(encodeValue(value))
 }

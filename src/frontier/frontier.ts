@@ -217,7 +217,7 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
   }
 
   private toMemory(into: Adder, found: string): void {
-    const field = found.slice(0, found.indexOf(':'))
+    const field = found.slice(0, found.lastIndexOf(': '))
     if (!this.engine.options.memoryFallback) {
       throw new HoldfastError('HOLDFAST_UNSERIALIZABLE', `${this.parts.url}: ${found} cannot be written to disk`, {
         field,

@@ -85,7 +85,7 @@ export class Queue<T> extends StoreFace<JobHandle<T>, T> {
       into.end()
       return
     }
-    const field = found.slice(0, found.indexOf(':'))
+    const field = found.slice(0, found.lastIndexOf(': '))
     if (!this.engine.options.memoryFallback) {
       throw new HoldfastError('HOLDFAST_UNSERIALIZABLE', `${found} cannot be written to disk`, { field })
     }

@@ -79,7 +79,14 @@ export abstract class StoreFace<L extends LeaseHandle, P> extends EventEmitter<S
   protected takeNow(max: number): L[] {
     const taken: L[] = []
     for (;;) {
-      const entries = this.engine.desk.take(max - taken.length)
+      let entries: LeaseEntry[]
+      try {
+        entries = this.engine.desk.take(max - taken.length)
+      } catch (error) {
+        // What was taken before stays handed out; the caller meets the error on the next call.
+        if (taken.length > 0) return taken
+        throw error
+      }
       for (const entry of entries) {
         try {
           taken.push(this.face(entry, this.headerOf(entry.job)))

@@ -8,7 +8,7 @@
  */
 import { assert } from '../assert.js'
 import { mixHigh, mixLow } from './seen-key.js'
-import type { Steps } from './seen-slices.js'
+import { type Steps, touch } from './seen-slices.js'
 
 export interface BinaryFuse {
   /** Keys it was built from. */
@@ -70,6 +70,7 @@ export function* buildBinaryFuse(
   for (let attempt = 0; attempt < attempts; attempt++) {
     const seed = (firstSeed + Math.imul(attempt, SEED_STEP)) >>> 0
     const places = new Places(seed, segmentLength, segmentCount)
+    yield* scratch.clear()
     if (!(yield* fillIn(scratch, places, high, low, entries))) continue
     if (!(yield* peel(scratch, places, entries))) continue
     const fingerprints = yield* assign(scratch, places, entries)
@@ -99,6 +100,13 @@ class Scratch {
     this.orderHigh = new Uint32Array(entries)
     this.orderLow = new Uint32Array(entries)
     this.orderWhich = new Uint8Array(entries)
+  }
+
+  /** Takes the memory into use, or forgets a failed attempt. */
+  *clear(): Steps<void> {
+    yield* touch(this.counts)
+    yield* touch(this.high)
+    yield* touch(this.low)
   }
 }
 
@@ -139,9 +147,6 @@ function* fillIn(
   entries: number,
 ): Steps<boolean> {
   const { counts } = scratch
-  counts.fill(0)
-  scratch.high.fill(0)
-  scratch.low.fill(0)
   for (let i = 0; i < entries; i++) {
     if (i % STEP === STEP - 1) yield
     const a = places.mixedHigh(high[i])
@@ -163,9 +168,9 @@ function* peel(scratch: Scratch, places: Places, entries: number): Steps<boolean
   const { counts, alone } = scratch
   let waiting = 0
   for (let place = 0; place < counts.length; place++) {
+    if (place % STEP === STEP - 1) yield
     if (counts[place] >> 2 === 1) alone[waiting++] = place
   }
-  yield
   let taken = 0
   while (waiting > 0) {
     const place = alone[--waiting]
@@ -192,7 +197,7 @@ function* peel(scratch: Scratch, places: Places, entries: number): Steps<boolean
 
 /** In the opposite order, the place a key was alone in is still free to make its three bytes come out right. */
 function* assign(scratch: Scratch, places: Places, entries: number): Steps<Uint8Array> {
-  const fingerprints = new Uint8Array(scratch.counts.length)
+  const fingerprints = yield* touch(new Uint8Array(scratch.counts.length))
   for (let i = entries - 1; i >= 0; i--) {
     if (i % STEP === STEP - 1) yield
     places.find(scratch.orderHigh[i], scratch.orderLow[i])

@@ -217,6 +217,9 @@ export function encodeRunEnd(footer: RunFooter, salt: number): { bytes: Buffer; 
   bytes.writeUInt32LE(footer.filterCount, 36)
   writeUInt64(bytes, layout.filtersAt, 40)
   writeUInt64(bytes, footer.filtersBytes, 48)
+  // CRC is linear: with two fences, the salt in `fencesCrc` and the salt that seeds this checksum cancel out, and two runs
+  // of the same content would have the same footer. The salt itself, in plain, keeps them apart.
+  bytes.writeUInt32LE(salt, 56)
   const crc = crc32(bytes.subarray(0, FOOTER_BYTES - 4), salt)
   bytes.writeUInt32LE(crc, FOOTER_BYTES - 4)
   const trailer = bytes.subarray(FOOTER_BYTES)
@@ -254,11 +257,14 @@ export function decodeRunEnd(bytes: Buffer, fileBytes: number, salt: number): Ru
     filtersBytes: readUInt64(bytes, 48),
   }
   const layout = runLayout(footer)
+  // Zero in the earliest runs, which are as good otherwise.
+  const saltAgain = bytes.readUInt32LE(56)
   const fits =
     bytes.readUInt32LE(16) === layout.keyPages &&
     bytes.readUInt32LE(20) === layout.tombstonePages &&
     readUInt64(bytes, 24) === layout.fencesAt &&
     readUInt64(bytes, 40) === layout.filtersAt &&
+    (saltAgain === salt || saltAgain === 0) &&
     layout.bytes === fileBytes
   if (!fits)
     return bad(`${footer.keys} keys and ${footer.tombstones} tombstones do not fill ${fileBytes} bytes`, footerAt)

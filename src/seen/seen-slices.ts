@@ -11,6 +11,22 @@ export const STEP_KEYS = 512
 /** A slice ends after this many steps even if the clock stands still, as a simulated one does. */
 const SLICE_STEPS_MAX = 32
 
+/** Bytes of new memory taken into use between two yields. */
+const TOUCH_BYTES = 256 * 1024
+
+/**
+ * Takes new memory into use piece by piece. The system hands out a page at its first touch; a loop that jumps about in a
+ * new array pays for thousands of pages in its first step, which can be felt.
+ */
+export function* touch<T extends Uint8Array | Uint32Array>(array: T): Steps<T> {
+  const length = TOUCH_BYTES / array.BYTES_PER_ELEMENT
+  for (let at = 0; at < array.length; at += length) {
+    array.fill(0, at, at + length)
+    yield
+  }
+  return array
+}
+
 export function runAtOnce<T>(steps: Steps<T>): T {
   for (;;) {
     const step = steps.next()

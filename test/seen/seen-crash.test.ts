@@ -5,7 +5,10 @@
 import { describe, expect, test } from 'vitest'
 import type { SimFileSystem, Unsynced } from '../../src/env/sim-file-system.js'
 import type { SeenSet } from '../../src/seen/seen-set.js'
-import { type Committed, checkpoint, openSet, spreadKey, world } from './seen-support.js'
+import { type Committed, checkpoint, EMPTY, openSet, spreadKey, TINY, world } from './seen-support.js'
+
+/** Few filters a run: each is a call to crash at, and they are all alike. */
+const TUNING = { ...TINY, filterKeysMax: 200 }
 
 /** Each ends before its last checkpoint: a first run, a plain flush, a merge of all, a merge with tombstones left over. */
 const SCENARIOS: Record<string, (set: SeenSet) => Promise<Committed>> = {
@@ -65,7 +68,7 @@ function openedKeys(disk: SimFileSystem, committed: Committed): string[] {
 /** The disk after power loss at call `k` behind the freeze, with the lists of runs that a manifest on it may name. */
 async function crashAt(prepare: (set: SeenSet) => Promise<Committed>, k: number) {
   const env = world(k)
-  const set = openSet(env)
+  const set = openSet(env, EMPTY, TUNING)
   const old = await prepare(set)
   set.freeze()
   const keysAtFreeze = keysOf(set)
@@ -81,7 +84,7 @@ async function crashAt(prepare: (set: SeenSet) => Promise<Committed>, k: number)
 describe.each(Object.entries(SCENARIOS))('crash in %s', (_, prepare) => {
   test('at any call: the old list opens until the commit, the new one from when it was written', async () => {
     const reference = world(0)
-    const referenceSet = openSet(reference)
+    const referenceSet = openSet(reference, EMPTY, TUNING)
     const oldRuns = await prepare(referenceSet)
     referenceSet.close()
     const oldKeys = openedKeys(reference.files, oldRuns)
@@ -107,7 +110,7 @@ describe.each(Object.entries(SCENARIOS))('crash in %s', (_, prepare) => {
       if (!hit) expect(k).toBeGreaterThan(3)
     }
     expect(writtenCalls).toBeGreaterThan(0)
-  })
+  }, 30_000)
 })
 
 /** Removing leftovers, itself cut off at each call: what is named stays whole, and in the end only that is left. */

@@ -4,7 +4,16 @@ import { crc32 } from '../../src/bytes/crc32.js'
 import type { SimFileSystem } from '../../src/env/sim-file-system.js'
 import { HoldfastError, type HoldfastErrorCode } from '../../src/errors.js'
 import { FORMAT } from '../../src/limits.js'
-import { PAGE_BYTES, RUN_HEADER_BYTES } from '../../src/seen/seen-format.js'
+import {
+  decodeRunHeader,
+  FILTER_HEADER_BYTES,
+  PAGE_BYTES,
+  PAGE_KEYS,
+  PAGE_TOMBSTONES,
+  pageDamage,
+  RUN_HEADER_BYTES,
+} from '../../src/seen/seen-format.js'
+import { pageOffset } from '../../src/seen/seen-run-reader.js'
 import { SeenSet } from '../../src/seen/seen-set.js'
 import { HEADER_CRC_SEED } from '../../src/store/format.js'
 import {
@@ -67,6 +76,19 @@ function expectFault(changed: Uint8Array, what: string, code: HoldfastErrorCode 
   return fault
 }
 
+/** Flips each bit in turn; returns those, as byte.bit, for which `unnoticed` said so. */
+function flipEach(sample: Buffer, unnoticed: () => boolean): string[] {
+  const found: string[] = []
+  for (let at = 0; at < sample.length; at++) {
+    for (let bit = 0; bit < 8; bit++) {
+      sample[at] ^= 1 << bit
+      if (unnoticed()) found.push(`${at}.${bit}`)
+      sample[at] ^= 1 << bit
+    }
+  }
+  return found
+}
+
 describe('a damaged run', () => {
   test('undamaged, nothing is found', () => {
     expect(findFault()).toBeUndefined()
@@ -82,32 +104,63 @@ describe('a damaged run', () => {
     }
     files.setContents(path, bytes)
     expect(files.openHandles()).toBe(0)
+  }, 30_000)
+
+  test('any bit of the header flipped: never taken for a header, and never for a newer format', () => {
+    const header = Buffer.from(bytes.subarray(0, RUN_HEADER_BYTES))
+    expect(decodeRunHeader(header).kind).toBe('header')
+    const wrong = flipEach(header, () => decodeRunHeader(header).kind !== 'bad')
+    expect(wrong).toEqual([])
   })
 
-  test('any bit flipped: reported by open or check, with the offset of the part it is in', () => {
+  test('any bit of a page flipped: never taken for a good page', () => {
+    const salt = bytes.readUInt32LE(36)
+    for (const [index, count, kind] of [
+      [0, 20, PAGE_KEYS],
+      [1, 3, PAGE_TOMBSTONES],
+    ]) {
+      const page = Buffer.from(bytes.subarray(pageOffset(index), pageOffset(index + 1)))
+      expect(pageDamage(page, 0, index, count, kind, salt)).toBeUndefined()
+      const wrong = flipEach(page, () => pageDamage(page, 0, index, count, kind, salt) === undefined)
+      expect(wrong).toEqual([])
+    }
+  })
+
+  test('bits flipped in the file: each behind the pages, samples of the rest; refused at open or found in the right page', () => {
     const env = world(54, files)
-    const info = committed.runs[0]
-    let atOpen = 0
-    let atCheck = 0
+    const pagesEnd = pageOffset(2)
+    const problems: string[] = []
     for (let offset = 0; offset < bytes.length; offset++) {
-      const inPage = offset >= RUN_HEADER_BYTES && offset < RUN_HEADER_BYTES + 2 * PAGE_BYTES
-      // Each bit of what is not filler; of the filler one bit a byte, as the checksum sees bits and not fields.
-      const bits = bytes[offset] === 0 && offset % 64 > 0 ? [offset % 8] : [0, 1, 2, 3, 4, 5, 6, 7]
-      for (const bit of bits) {
+      if (offset < pagesEnd && offset % 16 !== 5) continue
+      for (let bit = 0; bit < 8; bit++) {
+        if (offset < pagesEnd && bit !== (offset >> 4) % 8) continue
         files.corrupt(path, offset, 1 << bit)
-        const error = caught(() => SeenSet.checkRun({ env, directory: DIRECTORY, jobId: JOB_ID }, info))
+        const error = caught(() =>
+          SeenSet.checkRun({ env, directory: DIRECTORY, jobId: JOB_ID }, committed.runs[0]),
+        ) as HoldfastError
         files.corrupt(path, offset, 1 << bit)
-        const fine = error instanceof HoldfastError && error.code === 'HOLDFAST_CORRUPT' && error.path === path
-        const page = RUN_HEADER_BYTES + Math.floor((offset - RUN_HEADER_BYTES) / PAGE_BYTES) * PAGE_BYTES
-        if (!fine || (inPage && error.offset !== page))
-          throw new Error(`bit ${bit} of byte ${offset}: ${String(error)}`)
-        if (inPage) atCheck++
-        else atOpen++
+        const inPage = offset >= RUN_HEADER_BYTES && offset < pagesEnd
+        const page = offset < pageOffset(1) ? pageOffset(0) : pageOffset(1)
+        const fine = error?.code === 'HOLDFAST_CORRUPT' && error.path === path && (!inPage || error.offset === page)
+        if (!fine) problems.push(`bit ${bit} of byte ${offset}: ${error}`)
       }
     }
-    expect(files.openHandles()).toBe(0)
-    expect(Math.min(atOpen, atCheck)).toBeGreaterThan(4000)
-    expect(files.contents(path).equals(bytes)).toBe(true)
+    expect(problems).toEqual([])
+    expect([files.openHandles(), files.contents(path).equals(bytes)]).toEqual([0, true])
+  }, 30_000)
+
+  test('any bit flipped behind the pages is found at open, without reading a page', () => {
+    const problems: string[] = []
+    for (let offset = pageOffset(2); offset < bytes.length; offset++) {
+      for (let bit = 0; bit < 8; bit++) {
+        files.corrupt(path, offset, 1 << bit)
+        const error = caught(() => openSet(world(59, files), committed)) as HoldfastError
+        files.corrupt(path, offset, 1 << bit)
+        if (error?.code !== 'HOLDFAST_CORRUPT' || error.path !== path)
+          problems.push(`bit ${bit} of byte ${offset}: ${error}`)
+      }
+    }
+    expect(problems).toEqual([])
   })
 
   test('a bit flipped in a page is met by a look-up too, each time, and harms no other run', () => {
@@ -134,7 +187,7 @@ describe('a damaged run', () => {
     expectFault(Buffer.alloc(bytes.length), 'all zeros')
     for (let from = 0; from < bytes.length; from += 512) {
       const zeroed = Buffer.from(bytes)
-      zeroed.fill(0, from, from + 512)
+      zeroed.fill(0, from, Math.min(from + 512, bytes.length))
       if (!zeroed.equals(bytes)) expectFault(zeroed, `zeros from ${from}`)
     }
   })
@@ -241,5 +294,31 @@ describe('a damaged run', () => {
       RUN_HEADER_BYTES,
       expect.stringContaining('order'),
     ])
+  })
+
+  test('a filter that is not of the keys that fall to it, under good checksums, is found by check', async () => {
+    const env = world(60)
+    const set = openSet(env)
+    for (let n = 0; n < 14; n++) set.add(counterKey(n), 0)
+    const list = await checkpoint(set)
+    set.close()
+    const file = `${DIRECTORY}/${list.runs[0].file}`
+    const changed = Buffer.from(env.files.contents(file))
+    const salt = changed.readUInt32LE(36)
+    // Two filters of 7 keys each, behind one page and one fence; afterwards they say 6 and 8.
+    for (let at = pageOffset(1) + 16, entries = 6; entries <= 8; entries += 2) {
+      expect(changed.readUInt32LE(at + 16)).toBe(7)
+      changed.writeUInt32LE(entries, at + 16)
+      const crcAt = at + FILTER_HEADER_BYTES + changed.readUInt32LE(at + 32)
+      changed.writeUInt32LE(crc32(changed.subarray(at, crcAt), salt), crcAt)
+      at = crcAt + 4
+    }
+    env.files.setContents(file, changed)
+    const again = openSet(env, list)
+    const error = expectHoldfastError(
+      caught(() => again.check()),
+      'HOLDFAST_CORRUPT',
+    )
+    expect([error.path, error.message]).toEqual([file, expect.stringContaining('filter 0 is of 6 keys, 7 fall to it')])
   })
 })

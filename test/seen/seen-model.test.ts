@@ -7,7 +7,7 @@ import { expect, test } from 'vitest'
 import type { SeenSet } from '../../src/seen/seen-set.js'
 import { type Committed, counterKey, EMPTY, openSet, spreadKey, TINY, world } from './seen-support.js'
 
-const POOL = 40
+const POOL = 16
 /** Other seeds: HOLDFAST_SEED=7 HOLDFAST_RUNS=1000 npx vitest run test/seen/seen-model.test.ts */
 const SEED = Number(process.env['HOLDFAST_SEED'] ?? 41)
 const RUNS = Number(process.env['HOLDFAST_RUNS'] ?? 80)

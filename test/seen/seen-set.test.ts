@@ -117,6 +117,25 @@ describe('seen-set', () => {
     again.check()
   })
 
+  test('forgotten, added and forgotten again above a frozen key: the last word counts', async () => {
+    const set = openSet(world(20))
+    addAll(set, range(0, 3))
+    set.freeze()
+    expect([set.forget(spreadKey(1), 0), set.add(spreadKey(1), 0), set.forget(spreadKey(1), 0)]).toEqual([
+      true,
+      true,
+      true,
+    ])
+    expect([set.has(spreadKey(1), 0), set.size]).toEqual([false, 2])
+    set.add(spreadKey(1), 0)
+    set.undoAdd(spreadKey(1), 0)
+    expect([set.has(spreadKey(1), 0), set.size]).toEqual([false, 2])
+    await set.writeFrozen()
+    set.commitFrozen()
+    expect(set.has(spreadKey(1), 0)).toBe(false)
+    set.check()
+  })
+
   test('a cached hit does not outlive a forget, not even when its tombstone has gone to disk', async () => {
     const set = openSet(world(5))
     addAll(set, range(0, 30))

@@ -79,7 +79,7 @@ describe('seen-table', () => {
 })
 
 describe('sorting a table', () => {
-  test.each([0, 1, 2, 100, 2047, 2048, 5000])('%i spread entries come out as their bytes compare', (count) => {
+  test.each([0, 1, 2, 100, 2047, 2048, 50_000])('%i spread entries come out as their bytes compare', (count) => {
     const table = new SeenTable()
     const random = seededRandom(count)
     const keys: string[] = []
@@ -105,6 +105,19 @@ describe('sorting a table', () => {
       }
       expect(sortedKeys(table)).toEqual([...new Set(keys)].sort())
     }
+  })
+
+  test('half spread, half with a common beginning', () => {
+    const table = new SeenTable()
+    const random = seededRandom(3)
+    const keys: string[] = []
+    for (let n = 0; n < 6000; n++) {
+      const key = random.bytes(16)
+      if (n % 2 === 0) key.fill(0x61, 0, 3)
+      table.set(at(key), KEY)
+      keys.push(`${key.toString('hex')}:1`)
+    }
+    expect(sortedKeys(table)).toEqual(keys.sort())
   })
 
   test('comparing words is comparing bytes', () => {
