@@ -51,7 +51,13 @@ export class CheckpointRunner {
 
   /** Memory is far over its bound and room is being made. */
   get crowded(): boolean {
-    return this.current !== undefined && this.context.state.memoryBytes > 2 * this.context.options.memoryBytes
+    if (this.current === undefined) return false
+    const { state, options, journal } = this.context
+    // The journals bound how long the next open takes; memory bounds itself.
+    const journalBytes = journal.bytes + journal.olderBytes
+    return (
+      state.memoryBytes > 2 * options.memoryBytes || journalBytes > 2 * options.tuning.journalBytes + this.journalSlack
+    )
   }
 
   /** Waits while memory is far over its bound and a checkpoint is making room. */

@@ -15,7 +15,7 @@ import { closeQuietly } from '../store/json-file.js'
 import { type Manifest, writeManifest } from '../store/manifest.js'
 import { writeCarry } from '../store/records.js'
 import type { Segment } from '../store/segment.js'
-import { removeIfThere, type SegmentSet } from '../store/segment-set.js'
+import { removeBeside, removeIfThere, type SegmentSet } from '../store/segment-set.js'
 import { SegmentWriter } from '../store/segment-writer.js'
 import { addedAtOf, CheckpointPlan, type PlannedSegment } from './checkpoint-plan.js'
 import type { EngineOptions } from './engine-options.js'
@@ -39,7 +39,7 @@ export interface CheckpointContext {
 
 /** Written between two yields: keeps a slice near a millisecond. */
 const DROP_SLICE_COUNT = 5000
-const SLICE_BYTES = 8 * SEGMENT_BLOCK_BYTES
+const SLICE_BYTES = 4 * SEGMENT_BLOCK_BYTES
 
 interface Frozen {
   readonly plan: CheckpointPlan
@@ -244,11 +244,13 @@ async function finish(context: CheckpointContext, frozen: Frozen): Promise<void>
   state.generation = frozen.manifest.generation
   context.journal.olderBytes = 0
   state.seen.commitFrozen()
-  for (const set of state.segmentSets()) set.commit()
+  // In this turn memory follows the manifest; what is removed after it is needed by nobody.
+  const removals = [...state.segmentSets()].map((set) => set.commit())
   const left = frozen.plan.thaw()
   for (const name of files.readDirectory(state.paths.journal)) {
-    if (name < journalName(frozen.manifest.journal.first)) removeIfThere(files, join(state.paths.journal, name))
+    if (name < journalName(frozen.manifest.journal.first)) await removeBeside(files, join(state.paths.journal, name))
   }
+  await Promise.all(removals)
   state.ready.prune(state.buckets.values(), context.now())
   // Only the counting of memory is left: in slices, since there may be very many.
   let count = 0

@@ -45,6 +45,8 @@ export class DeadLetters {
   /** All of them; those in segments are read for the occasion and stay there. */
   *entries(): Generator<JobEntry> {
     const { state } = this
+    // As of now: what a checkpoint moves meanwhile lies in a segment that this listing does not know.
+    const inMemory = [...this.memory.values()]
     for (const segment of [...this.sealed]) {
       for (let ordinal = 0; ordinal < segment.index.records; ordinal++) {
         if (segment.consumed.has(ordinal)) continue
@@ -54,7 +56,10 @@ export class DeadLetters {
         yield job
       }
     }
-    yield* [...this.memory.values()]
+    for (const job of inMemory) {
+      const moved = job.home !== undefined && !job.home.consumed.has(job.ordinal)
+      if (moved || this.memory.get(job.id) === job) yield job
+    }
   }
 
   /** Takes the entries that `wanted` names out of the dead letters: into memory, marked consumed at home. */

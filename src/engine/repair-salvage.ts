@@ -213,8 +213,11 @@ function jobIdOf(files: FileSystem, candidates: readonly string[]): Buffer | und
     const handle = openTolerant(files, path, unheard)
     if (handle === undefined) continue
     const bytes = Buffer.alloc(RUN_HEADER_BYTES)
-    readSpots(handle, bytes, 0, unheard)
-    handle.close()
+    try {
+      readSpots(handle, bytes, 0, unheard)
+    } finally {
+      handle.close()
+    }
     const reads = [
       decodeFileHeader(bytes, JOURNAL_MAGIC),
       decodeFileHeader(bytes, SEGMENT_MAGIC),

@@ -190,8 +190,11 @@ export class SegmentSalvage {
     const handle = openTolerant(this.files, path, new Findings())
     if (handle === undefined) return undefined
     const bytes = Buffer.alloc(FILE_HEADER_BYTES)
-    readSpots(handle, bytes, 0, new Findings())
-    handle.close()
+    try {
+      readSpots(handle, bytes, 0, new Findings())
+    } finally {
+      handle.close()
+    }
     const read = decodeFileHeader(bytes, SEGMENT_MAGIC)
     return read.kind === 'header' ? read.header.number : undefined
   }

@@ -41,6 +41,8 @@ export interface FileSystem {
   /** Atomic over an existing name for readers; durable only after `syncDirectory` of the parent. */
   rename(from: string, to: string): void
   unlink(path: string): void
+  /** unlink beside the running work: giving a large file's space back takes tens of milliseconds. */
+  remove(path: string): Promise<void>
   removeDirectory(path: string): void
   /** fsync of a directory: makes the names in it (created, renamed, unlinked, made) durable. */
   syncDirectory(path: string): Promise<void>

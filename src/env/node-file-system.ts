@@ -135,6 +135,7 @@ export const nodeFiles: FileSystem = {
   },
   rename: (from, to) => renameSync(from, to),
   unlink: (path) => unlinkSync(path),
+  remove: (path) => promises.unlink(path),
   removeDirectory: (path) => rmdirSync(path),
   async syncDirectory(path) {
     if (!DIRECTORIES_SYNC) return

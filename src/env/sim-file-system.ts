@@ -103,6 +103,10 @@ export class SimFileSystem implements FileSystem {
     ])
   }
 
+  async remove(path: string): Promise<void> {
+    this.unlink(path)
+  }
+
   unlink(path: string): void {
     this.#disk.faults.mutate('unlink', absolute(path))
     const { directory, name, full } = this.#tree.parent(path, 'unlink')

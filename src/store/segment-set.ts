@@ -104,32 +104,44 @@ export class SegmentSet {
   }
 
   /** C9: used-up segments go, and the directory with the last of them. */
-  commit(): void {
+  async commit(): Promise<void> {
     if (this.staged === undefined) return
     const kept = new Set(this.staged.segments)
     const gone = this.segments.filter((segment) => !kept.has(segment))
     this.committed = this.staged.generation
     this.segments = this.staged.segments
     this.staged = undefined
+    const isEmpty = this.segments.length === 0
+    if (isEmpty) {
+      this.nextFile = 0
+      this.committed = EMPTY_GENERATION
+    }
     for (const segment of gone) {
       this.handles.drop(segment.path)
-      removeIfThere(this.files, segment.path)
+      await removeBeside(this.files, segment.path)
     }
-    if (this.segments.length > 0) return
+    if (!isEmpty) return
     removeIfThere(this.files, join(this.directory, INFO_FILE))
     try {
       this.files.removeDirectory(this.directory)
     } catch {
       // Something foreign lies in it; the next open looks again.
     }
-    this.nextFile = 0
-    this.committed = EMPTY_GENERATION
   }
 
   /** The checkpoint failed. A published info.json still holds the committed generation. */
   abandon(added: readonly Segment[]): void {
     this.staged = undefined
     for (const segment of added) removeIfThere(this.files, segment.path)
+  }
+}
+
+/** As `removeIfThere`, beside the running work. */
+export async function removeBeside(files: FileSystem, path: string): Promise<void> {
+  try {
+    await files.remove(path)
+  } catch {
+    // Space is lost until the next open looks again.
   }
 }
 

@@ -9,7 +9,7 @@ const active = (world: World): Record<string, unknown> =>
   decodeJson(world.env.files.contents(`${QUEUE}/active.json`), 'active.json')
 
 test('after everything is done only the manifest, one journal and the reserve are left', async () => {
-  const world = await openWorld({ tuning: { carryBucketBytes: 0 } })
+  const world = await openWorld({ tuning: { carryBucketBytes: 0, seenTableKeys: 1e5, journalBytes: 1e6 } })
   const { frontier, env } = world
   await frontier.add(pages('a', 0, 40))
   await frontier.add(pages('b', 0, 20), { priority: 5 })
@@ -69,7 +69,7 @@ describe('disk stays near what is live', () => {
     const { frontier, env } = world
     await frontier.add(pages('a', 0, 60))
     let most = 0
-    for (let round = 1; round <= 40; round++) {
+    for (let round = 1; round <= 20; round++) {
       await frontier.add(pages('a', round * 60, round * 60 + 60))
       for (const visit of await frontier.take({ max: 60 })) await visit.ack()
       await frontier.checkpoint()
@@ -85,7 +85,7 @@ describe('disk stays near what is live', () => {
   test('when one old job in each segment is left', async () => {
     const world = await openWorld({ tuning: { reserveBytes: 0 } })
     const { frontier } = world
-    for (let round = 0; round < 20; round++) {
+    for (let round = 0; round < 12; round++) {
       await frontier.add(pages(`keep${round}`, 0, 1))
       await frontier.add(pages(`go${round}`, 0, 40))
       await frontier.checkpoint()
@@ -96,8 +96,8 @@ describe('disk stays near what is live', () => {
       for (const visit of held) await visit.release()
     }
     const { ready, bytes } = await frontier.stats()
-    expect(ready).toBe(20)
-    expect(bytes.segments + bytes.journal).toBeLessThan(6000)
+    expect(ready).toBe(12)
+    expect(bytes.segments + bytes.journal).toBeLessThan(4000)
     await world.close()
   })
 
@@ -105,7 +105,7 @@ describe('disk stays near what is live', () => {
   test.fails('when one far job in each segment of delayed ones is left', async () => {
     const world = await openWorld({ tuning: { reserveBytes: 0 } })
     const { frontier, env } = world
-    for (let round = 0; round < 20; round++) {
+    for (let round = 0; round < 12; round++) {
       await frontier.add(pages(`near${round}`, 0, 20), { notBefore: env.clock.now() + 120_000 })
       await frontier.add(pages(`far${round}`, 0, 1), { notBefore: env.clock.now() + 30 * 86_400_000 })
       await frontier.checkpoint()
@@ -114,15 +114,15 @@ describe('disk stays near what is live', () => {
       await frontier.checkpoint()
     }
     const { delayed, bytes } = await frontier.stats()
-    expect(delayed).toBe(20)
-    expect(bytes.segments + bytes.journal).toBeLessThan(6000)
+    expect(delayed).toBe(12)
+    expect(bytes.segments + bytes.journal).toBeLessThan(4000)
   })
 
   // The same for dead letters of which all but one are dropped.
   test.fails('when one dead letter in each segment is left', async () => {
     const world = await openWorld({ tuning: { reserveBytes: 0 } })
     const { frontier } = world
-    for (let round = 0; round < 20; round++) {
+    for (let round = 0; round < 12; round++) {
       await frontier.add(pages(`b${round}`, 0, 20))
       for (const visit of await takeAll(frontier)) await visit.bury()
       await frontier.checkpoint()
@@ -131,7 +131,7 @@ describe('disk stays near what is live', () => {
       await frontier.checkpoint()
     }
     const { dead, bytes } = await frontier.stats()
-    expect(dead).toBe(20)
-    expect(bytes.segments + bytes.journal).toBeLessThan(6000)
+    expect(dead).toBe(12)
+    expect(bytes.segments + bytes.journal).toBeLessThan(4000)
   })
 })

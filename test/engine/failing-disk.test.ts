@@ -4,11 +4,11 @@ import type { JobFields } from '../../src/engine/adder.js'
 import type { Engine } from '../../src/engine/engine.js'
 import type { SimFileSystem } from '../../src/env/sim-file-system.js'
 import { HoldfastError } from '../../src/errors.js'
-import type { Frontier } from '../../src/frontier/frontier.js'
+import { type Frontier, openFrontier } from '../../src/frontier/frontier.js'
 import { DIRECTORY, deadLetters, openWorld, pages, QUEUE, refusal, takeUrls, World } from '../frontier/world.js'
 
-/** The next sync fails. Returns how many calls before it there are. */
-async function failNextSync(files: SimFileSystem, callsBefore: number): Promise<void> {
+/** The sync that follows so many other calls fails. */
+function failNextSync(files: SimFileSystem, callsBefore: number): void {
   files.failAt(callsBefore, { kind: 'EIO' })
 }
 
@@ -19,7 +19,7 @@ describe('a failed fsync', () => {
     await frontier.add(pages('a', 0, 3))
     const [visit] = await frontier.take()
     // One write, then its sync.
-    await failNextSync(env.files, 1)
+    failNextSync(env.files, 1)
     const calls = await Promise.allSettled([frontier.add(pages('b', 0, 2)), visit.ack(), frontier.setState({ n: 1 })])
     for (const call of calls) expect(call).toMatchObject({ status: 'rejected', reason: { code: 'HOLDFAST_IO' } })
     expect(frontier.closed).toBe(true)
@@ -43,7 +43,7 @@ describe('a failed fsync', () => {
 
   test('the lock is given back at once', async () => {
     const world = await openWorld({ durability: 'power' })
-    await failNextSync(world.env.files, 1)
+    failNextSync(world.env.files, 1)
     await refusal(world.frontier.add('http://a.test/'))
     await world.env.clock.settle()
     world.env.files.clearFaults()
@@ -53,7 +53,7 @@ describe('a failed fsync', () => {
 
   test('calls that came while the sync ran are refused as well', async () => {
     const world = await openWorld({ durability: 'power' })
-    await failNextSync(world.env.files, 1)
+    failNextSync(world.env.files, 1)
     const first = refusal(world.frontier.add('http://a.test/1'))
     await Promise.resolve()
     const second = refusal(world.frontier.add('http://a.test/2'))
@@ -66,7 +66,7 @@ describe('a failed fsync', () => {
     const warnings: string[] = []
     world.frontier.on('warning', (warning) => warnings.push(warning.code))
     await world.frontier.add(pages('a', 0, 3))
-    await failNextSync(world.env.files, 0)
+    failNextSync(world.env.files, 0)
     await world.env.clock.advance(1000)
     expect([world.frontier.closed, warnings]).toEqual([true, ['failed']])
     expect(await takeUrls(await world.dieAndReopen())).toEqual(pages('a', 0, 3))
@@ -79,7 +79,7 @@ describe('a failed fsync', () => {
     const loop = (async () => {
       for await (const visit of world.frontier.visits()) throw new Error(visit.url)
     })()
-    await failNextSync(world.env.files, 0)
+    failNextSync(world.env.files, 0)
     await world.env.clock.advance(1000)
     await loop
     expect(world.frontier.closed).toBe(true)
@@ -263,7 +263,6 @@ describe('an opening that fails', () => {
   })
 
   test('no directory is a mistake of the caller', async () => {
-    const { openFrontier } = await import('../../src/frontier/frontier.js')
     const { env } = new World({})
     await expect(openFrontier('', { env })).rejects.toThrow(TypeError)
     expect(env.files.allFiles()).toEqual([])

@@ -1,7 +1,7 @@
 /** A full disk: adds are refused without a trace, finishing work goes on through the reserve, and it ends when there is room. */
 import { describe, expect, test } from 'vitest'
 import { jobPaths } from '../../src/store/file-names.js'
-import { DIRECTORY, openWorld, pages, refusal, takeAll, takeUrls, type World } from '../frontier/world.js'
+import { DIRECTORY, openWorld, pages, refusal, takeAll, takeUrls, World } from '../frontier/world.js'
 
 const RESERVE_BYTES = 4096
 const { reserve: RESERVE } = jobPaths(DIRECTORY)
@@ -190,9 +190,6 @@ test('without a reserve it can be opened and read', async () => {
 })
 
 test('a first opening on a full disk is refused, gives the lock back, and works later', async () => {
-  const world = await openWorld()
-  await world.close()
-  const { World } = await import('../frontier/world.js')
   const fresh = new World({})
   fresh.env.files.capacityBytes = 10
   expect((await refusal(fresh.open())).code).toBe('HOLDFAST_DISK_FULL')

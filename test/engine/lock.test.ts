@@ -1,6 +1,7 @@
 /** One owner: a second opening is refused, and an owner that lost the directory writes nothing more. */
 import { describe, expect, test } from 'vitest'
 import { loseSimLock } from '../../src/env/sim-env.js'
+import { openFrontier } from '../../src/frontier/frontier.js'
 import { DIRECTORY, openWorld, pages, refusal, takeUrls, World } from '../frontier/world.js'
 
 test('a second opening is refused at once with the owner, and harms nothing', async () => {
@@ -28,7 +29,6 @@ test('two openings in one turn: one wins', async () => {
 
 test('another spelling of the directory is the same directory', async () => {
   const world = await openWorld()
-  const { openFrontier } = await import('../../src/frontier/frontier.js')
   expect((await refusal(openFrontier(`${DIRECTORY}//`, { env: world.env }))).code).toBe('HOLDFAST_LOCKED')
   await world.close()
 })
