@@ -70,7 +70,7 @@ export class SeenSalvage {
   /** Finds the good pages of every run. `infos` is what the manifest says of them; without one, nothing. */
   survey(names: readonly string[], infos: readonly SeenRunInfo[]): void {
     const numbered = names.filter((name) => parseRunName(name) !== undefined)
-    numbered.sort((a, b) => (parseRunName(a) as number) - (parseRunName(b) as number))
+    numbered.sort((a, b) => (parseRunName(b) as number) - (parseRunName(a) as number))
     for (const name of numbered) {
       const handle = openTolerant(this.env.files, join(this.directory, name), this.findings)
       if (handle === undefined) {
