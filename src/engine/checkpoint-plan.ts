@@ -4,7 +4,6 @@
  * simply forgotten.
  */
 import { assert } from '../assert.js'
-import { ByteReader } from '../bytes/byte-reader.js'
 import { JobDeque } from '../queue/job-deque.js'
 import type { JobEntry } from '../queue/job-entry.js'
 import { type Lane, Run } from '../queue/lane.js'
@@ -212,6 +211,7 @@ export class CheckpointPlan {
   freeze(): void {
     const { state } = this
     this.oldestBefore = state.oldestInMemory
+    state.oldestFrozen = state.oldestInMemory
     if (!this.carried.some((one) => one.state === CARRY_READY)) state.oldestInMemory = Infinity
     for (const { lane, jobs, parts } of this.frozen) {
       // Jobs that came back may have had a home, which is marked consumed; the others have none.
@@ -238,6 +238,7 @@ export class CheckpointPlan {
     state.delayed.thaw(of(state.delayed.store))
     state.dead.thaw(of(state.dead.store))
     state.dead.forgetEmpty()
+    state.oldestFrozen = Infinity
     return left
   }
 
@@ -247,6 +248,7 @@ export class CheckpointPlan {
     for (const { segment } of this.segments) segment.abandoned = true
     for (const { lane } of this.frozen) lane.unfreeze()
     state.oldestInMemory = Math.min(state.oldestInMemory, this.oldestBefore)
+    state.oldestFrozen = Infinity
   }
 }
 
@@ -260,13 +262,4 @@ function byId(groups: ReadonlyMap<string, JobEntry[]>): LaneJobs[] {
     const bytes = jobs.reduce((sum, job) => sum + job.length, 0)
     return { name, jobs: jobs.sort((a, b) => a.id - b.id), bytes, lane: undefined }
   })
-}
-
-/** Added-at of a job record, without decoding the rest. */
-export function addedAtOf(buffer: Buffer, start: number, end: number): number {
-  const reader = new ByteReader(buffer, start, end)
-  reader.u8()
-  reader.varint()
-  reader.signedVarint()
-  return reader.varint()
 }

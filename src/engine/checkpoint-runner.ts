@@ -7,7 +7,7 @@ import { type CheckpointContext, runCheckpoint } from './checkpoint.js'
 import type { Committer } from './committer.js'
 import type { StoreEvents } from './events.js'
 import type { Reserve } from './reserve.js'
-import { nextThinSegment, takeForward } from './thin-segments.js'
+import { loadThin, nextThinSegment, takeForward } from './thin-segments.js'
 
 export interface RunnerContext extends CheckpointContext {
   readonly committer: Committer
@@ -103,7 +103,7 @@ export class CheckpointRunner {
     for (;;) {
       context.checkpointGuard()
       const segment = nextThinSegment(context.state, context.options)
-      if (segment === undefined) return
+      if (segment === undefined) break
       while (segment.live > 0) {
         context.checkpointGuard()
         const moved = takeForward(context.state, segment, (operation, encode) =>
@@ -115,5 +115,6 @@ export class CheckpointRunner {
         await context.options.env.clock.yield()
       }
     }
+    loadThin(context.state, context.options)
   }
 }

@@ -10,6 +10,7 @@ import type { ConsumedSet } from '../store/bucket-info.js'
 import { join, journalName } from '../store/file-names.js'
 import { BATCH_HEADER_BYTES, RECORD_SET, RECORD_SLOT } from '../store/format.js'
 import { beginFrame } from '../store/frame.js'
+import { readAddedAt } from '../store/job-record.js'
 import type { JournalFile, JournalWriter } from '../store/journal-writer.js'
 import { closeQuietly } from '../store/json-file.js'
 import { type Manifest, writeManifest } from '../store/manifest.js'
@@ -17,7 +18,7 @@ import { writeCarry } from '../store/records.js'
 import type { Segment } from '../store/segment.js'
 import { removeBeside, removeIfThere, type SegmentSet } from '../store/segment-set.js'
 import { SegmentWriter } from '../store/segment-writer.js'
-import { addedAtOf, CheckpointPlan, type PlannedSegment } from './checkpoint-plan.js'
+import { CheckpointPlan, type PlannedSegment } from './checkpoint-plan.js'
 import type { EngineOptions } from './engine-options.js'
 import { newSalt } from './recovery.js'
 import type { StoreState } from './store-state.js'
@@ -141,7 +142,7 @@ function writeValues(writer: ByteWriter, state: StoreState): number {
   return state.values.size
 }
 
-function writeSlotClocks(writer: ByteWriter, state: StoreState, now: number): number {
+export function writeSlotClocks(writer: ByteWriter, state: StoreState, now: number): number {
   let records = 0
   for (const slot of state.ready.slots.values()) {
     if (slot.notBefore <= now) continue
@@ -223,7 +224,7 @@ async function writeSegment(context: CheckpointContext, planned: PlannedSegment)
       for (const job of lane.jobs) {
         // Taken meanwhile or not: its record keeps its ordinal, and what happened since is in the journal.
         const { buffer } = job.chunk as NonNullable<typeof job.chunk>
-        writer.add(job, job.id, addedAtOf(buffer, job.start, job.end), buffer, job.start, job.end)
+        writer.add(job, job.id, readAddedAt(buffer, job.start, job.end), buffer, job.start, job.end)
         if (writer.bytes < sliceEnd) continue
         sliceEnd = writer.bytes + SLICE_BYTES
         await state.env.clock.yield()

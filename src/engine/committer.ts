@@ -6,8 +6,8 @@
 import { assert } from '../assert.js'
 import { ByteWriter } from '../bytes/byte-writer.js'
 import type { Clock } from '../env/clock.js'
-import type { HoldfastError } from '../errors.js'
-import { BATCH_FLUSH_BYTES, CHUNK_BYTES, TURN_MS_MAX } from '../limits.js'
+import { HoldfastError } from '../errors.js'
+import { BATCH_FLUSH_BYTES, CHUNK_BYTES, FRAME_PAYLOAD_BYTES_MAX, TURN_MS_MAX } from '../limits.js'
 import type { Chunk } from '../queue/job-entry.js'
 import { BATCH_HEADER_BYTES, FRAME_HEADER_BYTES } from '../store/format.js'
 import { beginFrame } from '../store/frame.js'
@@ -106,6 +106,15 @@ export class Committer {
       writer.rewind(start)
       operation.undo()
       throw error
+    }
+    if (writer.length > FRAME_PAYLOAD_BYTES_MAX) {
+      const bytes = writer.length - start
+      writer.rewind(start)
+      operation.undo()
+      throw new HoldfastError(
+        'HOLDFAST_TOO_LARGE',
+        `${bytes} bytes in one commit are over the limit of ${FRAME_PAYLOAD_BYTES_MAX}`,
+      )
     }
     const promise = new Promise<void>((resolve, reject) => {
       this.pending.push({ operation, start, end: writer.length, records, resolve, reject })

@@ -81,6 +81,18 @@ export class DeadLetters {
     return taken
   }
 
+  /** Everything that is live in the segment comes into memory. */
+  loadSegment(segment: Segment): void {
+    const { state } = this
+    for (let ordinal = 0; ordinal < segment.index.records; ordinal++) {
+      if (segment.consumed.has(ordinal)) continue
+      const job = state.load(segment, ordinal)
+      segment.consume(ordinal)
+      state.own(job)
+      this.put(job)
+    }
+  }
+
   thaw(segments: readonly Segment[]): void {
     const moved = new Set(segments)
     for (const job of [...this.memory.values()]) {

@@ -126,6 +126,11 @@ export class DelayedJobs {
     }
   }
 
+  /** Everything that is live in the segment comes into memory, due or not. */
+  loadSegment(segment: Segment): void {
+    for (const slice of [...this.slices.values()]) if (slice.segment === segment) this.read(slice)
+  }
+
   /** The checkpoint is committed: jobs it wrote leave memory, unless they became due meanwhile. */
   thaw(segments: readonly Segment[]): void {
     const moved = new Set(segments)

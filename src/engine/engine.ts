@@ -4,6 +4,7 @@
  * span turns. Queue and frontier are thin faces over it.
  */
 import { EventEmitter } from 'node:events'
+import { guardedFiles } from '../env/guarded-files.js'
 import type { DirectoryLock } from '../env/lock.js'
 import { HoldfastError, ioError } from '../errors.js'
 import type { JobEntry } from '../queue/job-entry.js'
@@ -12,7 +13,7 @@ import * as F from '../store/format.js'
 import type { JournalWriter } from '../store/journal-writer.js'
 import { type Manifest, writeManifest } from '../store/manifest.js'
 import { Adder } from './adder.js'
-import { closingError } from './checkpoint.js'
+import { closingError, writeSlotClocks } from './checkpoint.js'
 import { CheckpointRunner, type RunnerContext } from './checkpoint-runner.js'
 import { Committer, type Operation } from './committer.js'
 import { writeBury } from './ending.js'
@@ -22,8 +23,12 @@ import { LeaseDesk } from './lease-desk.js'
 import { openJob } from './opening.js'
 import { Reserve } from './reserve.js'
 import type { StoreState } from './store-state.js'
+import { Waiters } from './waiters.js'
 
-const KEEP_ALIVE_MS = 2 ** 31 - 1
+/** Closed with the reason when the store fails: then nothing of it, whatever is under way, writes on. */
+interface Gate {
+  error: HoldfastError | undefined
+}
 
 export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
   readonly state: StoreState
@@ -34,14 +39,14 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
   readonly committer: Committer
   private readonly reserve: Reserve
   private readonly lock: DirectoryLock
+  private readonly gate: Gate
   private readonly wallOffset: number
   readonly desk: LeaseDesk
   private failure: HoldfastError | undefined
   private phase: 'open' | 'closing' | 'closed' = 'open'
   private closePromise: Promise<void> | undefined
   private readonly checkpoints: CheckpointRunner
-  private waiters: (() => void)[] = []
-  private keepAlive: (() => void) | undefined
+  private readonly waiters: Waiters
   private condition: 'busy' | 'idle' | 'finished' = 'busy'
   private timerAt = Infinity
   private cancelTimer: (() => void) | undefined
@@ -59,8 +64,13 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     }
     const lock = await env.locks.acquire(root, (reason) => lost.tell?.(reason))
     try {
-      const state = await openJob(root, options)
-      const engine = new Engine(options, lock, state)
+      const gate: Gate = { error: undefined }
+      const refuse = (): void => {
+        if (gate.error !== undefined) throw gate.error
+      }
+      const guarded = { ...options, env: { ...env, files: guardedFiles(env.files, refuse) } }
+      const state = await openJob(root, guarded)
+      const engine = new Engine(guarded, lock, gate, state)
       lost.tell = (reason) => engine.lockLost(reason)
       try {
         await engine.begin(state.leased)
@@ -75,8 +85,14 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     }
   }
 
-  private constructor(options: EngineOptions, lock: DirectoryLock, from: Awaited<ReturnType<typeof openJob>>) {
+  private constructor(
+    options: EngineOptions,
+    lock: DirectoryLock,
+    gate: Gate,
+    from: Awaited<ReturnType<typeof openJob>>,
+  ) {
     super()
+    this.gate = gate
     const { state } = from
     this.options = options
     this.state = state
@@ -87,6 +103,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     this.wallOffset = options.env.clock.now() - options.env.clock.monotonic()
     state.epoch++
     this.reserve = new Reserve(options.env.files, state.paths.reserve, options.tuning.reserveBytes)
+    this.waiters = new Waiters(options.env.clock)
     this.desk = new LeaseDesk(this)
     this.checkpoints = new CheckpointRunner(this, this.reserve)
     this.committer = new Committer({
@@ -165,8 +182,6 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     this.arm()
   }
 
-  // ---- time
-
   /** Wall time that neither jumps nor goes back while the store is open. */
   now(): number {
     return this.wallOffset + this.options.env.clock.monotonic()
@@ -186,7 +201,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     if (!this.running) return
     const { state } = this
     const monotonic = this.options.env.clock.monotonic()
-    const wall = Math.min(state.delayed.nextDue, this.waiters.length > 0 ? state.ready.nextEligibleAt : Infinity)
+    const wall = Math.min(state.delayed.nextDue, this.waiters.count > 0 ? state.ready.nextEligibleAt : Infinity)
     const at = Math.min(state.leases.nextDeadline, wall - this.wallOffset)
     if (at >= this.timerAt || at === Infinity) return
     this.cancelTimer?.()
@@ -196,7 +211,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
       this.cancelTimer = undefined
       if (!this.running) return
       if (!this.tidyQuietly()) return
-      this.notify()
+      this.waiters.wake()
       this.arm()
     })
   }
@@ -234,8 +249,6 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     return this.wallOffset + lease.deadline
   }
 
-  // ---- waiting
-
   /** Nothing ready, delayed or leased. */
   get finished(): boolean {
     const { state } = this
@@ -243,20 +256,10 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
   }
 
   /** Resolves when something may have changed for a taker: jobs came, a lease ended, a clock ran out, the store closed. */
-  change(): Promise<void> {
-    const promise = new Promise<void>((resolve) => this.waiters.push(resolve))
-    // Whoever waits wants the process to live on, whatever else there is to do.
-    this.keepAlive ??= this.options.env.clock.after(KEEP_ALIVE_MS, () => {}, true)
+  change(signal?: AbortSignal): Promise<void> {
+    const change = this.waiters.wait(signal)
     this.arm()
-    return promise
-  }
-
-  private notify(): void {
-    const { waiters } = this
-    this.waiters = []
-    this.keepAlive?.()
-    this.keepAlive = undefined
-    for (const wake of waiters) wake()
+    return change
   }
 
   private currentCondition(): 'busy' | 'idle' | 'finished' {
@@ -264,7 +267,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
   }
 
   private afterApply(): void {
-    if (this.waiters.length > 0) this.notify()
+    this.waiters.wake()
     const condition = this.currentCondition()
     if (condition !== this.condition) {
       this.condition = condition
@@ -273,8 +276,6 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     this.arm()
     if (this.running) this.checkpoints.maybe()
   }
-
-  // ---- checkpoints
 
   /** One checkpoint; joins one that is running. Rejects when it could not be done: nothing is lost then. */
   checkpoint(): Promise<void> {
@@ -292,7 +293,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
   }
 
   checkpointGuard(): void {
-    if (this.failure !== undefined) throw this.failure
+    this.assertMayWrite()
     if (this.phase !== 'open') throw closingError()
   }
 
@@ -300,8 +301,6 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     this.committer.flush()
     if (this.failure !== undefined) throw this.failure
   }
-
-  // ---- the end
 
   assertOpen(): void {
     if (this.failure !== undefined) throw this.failure
@@ -323,6 +322,18 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     this.fail(new HoldfastError('HOLDFAST_LOCK_LOST', `the lock on ${root} was lost: ${reason}`, { path: root }))
   }
 
+  /** A listener that throws must not stop a batch half way: its error surfaces as an uncaught one of its own. */
+  override emit<K extends keyof StoreEvents>(name: K, ...values: StoreEvents[K]): boolean {
+    try {
+      return super.emit(name as string as 'idle', ...(values as []))
+    } catch (error) {
+      queueMicrotask(() => {
+        throw error
+      })
+      return true
+    }
+  }
+
   warn(code: string, message: string): void {
     if (this.listenerCount('warning') > 0) this.emit('warning', { code, message })
   }
@@ -339,12 +350,13 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
   fail(error: HoldfastError): void {
     if (this.failure !== undefined || this.phase === 'closed') return
     this.failure = error
+    this.gate.error = error
     this.committer.abandon(error)
     this.stopTimers()
     for (const lease of this.state.leases.values()) lease.abort(error)
     this.journal.close()
     this.state.handles.close()
-    this.notify()
+    this.waiters.wake()
     this.warn('failed', error.message)
     // Released here, so that a re-open need not wait for someone to call close.
     this.lock.release().catch(() => {})
@@ -384,7 +396,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     }
     this.releaseAll()
     this.phase = 'closing'
-    this.notify()
+    this.waiters.wake()
     this.stopTimers()
     try {
       await this.checkpoints.ended()
@@ -393,8 +405,9 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
       await this.journal.sync()
       // A frame behind the sync says that all before it was synced, and active.json how far that is.
       await this.committer.commit({ finishing: true, apply: () => {}, undo: () => {} }, (writer) => {
+        const clocks = writeSlotClocks(writer, state, this.now())
         writer.u8(F.RECORD_CLOSE)
-        return 1
+        return clocks + 1
       })
       await this.journal.sync()
       await this.noteClose()
@@ -405,7 +418,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
       }
       this.letGo()
       await this.lock.release()
-      this.notify()
+      this.waiters.wake()
     }
   }
 

@@ -150,6 +150,7 @@ export class LeaseDesk {
     const due = ended.verb === 'retry' && ended.delayMs > 0 ? Math.ceil(this.context.now() + ended.delayMs) : 0
     let adder: Adder | undefined
     let setValues = (): void => {}
+    let unsetValues = (): void => {}
     lease.state = 'settling'
     const operation = {
       finishing: true,
@@ -161,6 +162,7 @@ export class LeaseDesk {
       },
       undo: () => {
         adder?.undo()
+        unsetValues()
         if (lease.state === 'settling') lease.state = 'live'
         if (!lease.marked && !this.unmarked.includes(lease)) this.unmarked.push(lease)
       },
@@ -171,6 +173,7 @@ export class LeaseDesk {
         const written = writeValues(state, writer, values)
         records += written.records
         setValues = written.apply
+        unsetValues = written.undo
       }
       adder = new Adder(state, writer, this.volatileSeen, this.context.now())
       encode?.(adder)
@@ -226,6 +229,7 @@ export class LeaseDesk {
     this.state.own(job)
     job.reason = reason
     job.due = Math.floor(this.context.now())
+    if (job.memoryOnly) this.state.memoryOnly--
     this.state.enqueue(job, F.CARRY_DEAD)
     this.state.counters.buried++
     if (this.context.listenerCount('dead') > 0) this.context.emit('dead', job.id, reason)
@@ -238,7 +242,16 @@ export class LeaseDesk {
     const { fingerprint, recordSeen } = job.value as MemoryJob
     if (fingerprint === undefined || !recordSeen) return
     this.volatileSeen.delete(hex(fingerprint))
-    this.state.seen.insertNew(fingerprint, 0)
+    // It may have been seen before: with `dontFilter` it was added all the same.
+    this.state.seen.add(fingerprint, 0)
+  }
+
+  /** A dead letter that ends unread. One that was only in memory was never seen for good, and is not now. */
+  throwAway(job: JobEntry): void {
+    this.state.drop(job)
+    if (!job.memoryOnly) return
+    const { fingerprint } = job.value as MemoryJob
+    if (fingerprint !== undefined) this.volatileSeen.delete(hex(fingerprint))
   }
 
   private expire(lease: LeaseEntry): void {

@@ -118,8 +118,8 @@ export class JournalSalvage {
       const toEnd = piece.end === bytes.length
       const where = toEnd ? ' (to the end of the file: damage, or a write that a crash cut)' : ''
       this.wound = this.findings.gap(path, piece.at, piece.end - piece.at, `${piece.reason}${where}`)
-      // At the end, only a promise that it was written makes it a loss.
-      if (!toEnd) this.incomplete = true
+      // Whether batches are gone shows at the next one, unless it is not known which was due.
+      if (this.sequence === undefined) this.incomplete = true
       return
     }
     try {

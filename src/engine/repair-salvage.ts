@@ -151,7 +151,7 @@ export class Salvage {
     const { journal, seen } = this
     // An undamaged seen-set is exact, and some jobs are not in it on purpose. Once keys are gone, it is better that what
     // waits here counts as seen.
-    const keysAreGone = false
+    const keysAreGone = seen.incomplete || journal.incomplete
     const write = (job: SalvagedJob): void => {
       importer.job(job)
       if (!keysAreGone) return

@@ -139,33 +139,15 @@ export class SegmentSalvage {
   private infos(directory: string, bucket: string, manifest: Manifest | undefined): readonly SegmentInfo[] | undefined {
     // A checkpoint that failed leaves a bare directory behind.
     if (manifest === undefined && listDirectory(this.files, directory).length === 0) return []
-    const read = (generation: number) => readBucketInfo(this.files, directory, bucket, generation).state
     try {
-      if (manifest !== undefined) return read(manifest.generation).segments
-      const current = read(Infinity)
-      const known = new Set(current.segments.map((info) => info.file))
-      return [...this.replaced(directory, read, current.generation, known), ...current.segments]
+      // Its newest state without a manifest, even if it was not committed: then the journals still hold what it lacks.
+      const generation = manifest?.generation ?? Infinity
+      return readBucketInfo(this.files, directory, bucket, generation).state.segments
     } catch (error) {
       if (!isDamage(error)) throw error
       const { message, path } = error as { message: string; path?: string }
       this.findings.problem(path ?? join(directory, INFO_FILE), message)
       return undefined
-    }
-  }
-
-  /** Segments that only the generation before names: they may still be there, if that is the one that was committed. */
-  private replaced(
-    directory: string,
-    read: (generation: number) => { segments: readonly SegmentInfo[] },
-    generation: number,
-    known: ReadonlySet<string>,
-  ): readonly SegmentInfo[] {
-    try {
-      const { segments } = read(generation - 1)
-      return segments.filter(({ file }) => !known.has(file) && this.files.exists(join(directory, file)))
-    } catch (error) {
-      if (!isDamage(error)) throw error
-      return []
     }
   }
 

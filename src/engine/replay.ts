@@ -6,6 +6,7 @@ import { assert } from '../assert.js'
 import { DecodeError } from '../bytes/byte-reader.js'
 import type { Chunk, JobEntry } from '../queue/job-entry.js'
 import { CARRY_DEAD, CARRY_DELAYED, CARRY_LEASED, CARRY_READY, corrupt, JOB_SEEN } from '../store/format.js'
+import { emptyJobHeader, readJobHeader } from '../store/job-record.js'
 import { type BatchHeader, type CarryFields, type Home, type RecordVisitor, visitBatch } from '../store/records.js'
 import type { Segment } from '../store/segment.js'
 import type { StoreState } from './store-state.js'
@@ -19,6 +20,7 @@ export class Replayer implements RecordVisitor {
   private time = 0
   private offset = 0
   highestSegmentId = 0
+  private places: Map<number, { segment: Segment; ordinal: number }> | undefined
 
   constructor(state: StoreState) {
     this.state = state
@@ -88,13 +90,33 @@ export class Replayer implements RecordVisitor {
     this.state.drop(entry)
   }
 
-  private segmentOf(id: number, home: Home): Segment {
-    this.note(home.segment)
-    const segment = this.segments.get(home.segment)
-    if (segment === undefined || home.ordinal >= segment.index.records) {
+  /**
+   * Where a job lies that neither the journal brought nor its record can tell: its home is in a segment whose checkpoint
+   * never became real (or it has none), and it came into memory without a record, as a delayed job does when its time
+   * comes. Rare, so the segments are looked through only then.
+   */
+  private locate(id: number, home: Home): { segment: Segment; ordinal: number } {
+    const told = this.segments.get(home.segment)
+    if (told !== undefined && home.ordinal < told.index.records) return { segment: told, ordinal: home.ordinal }
+    this.places ??= this.allPlaces()
+    const place = this.places.get(id)
+    if (place === undefined) {
       throw new DecodeError(`job ${id} is neither in the journal nor in segment ${home.segment}`, this.offset)
     }
-    return segment
+    return place
+  }
+
+  private allPlaces(): Map<number, { segment: Segment; ordinal: number }> {
+    const places = new Map<number, { segment: Segment; ordinal: number }>()
+    const header = emptyJobHeader()
+    for (const segment of this.segments.values()) {
+      for (let ordinal = 0; ordinal < segment.index.records; ordinal++) {
+        if (segment.consumed.has(ordinal)) continue
+        const record = segment.read(ordinal)
+        places.set(readJobHeader(record.buffer, record.start, record.end, header).id, { segment, ordinal })
+      }
+    }
+    return places
   }
 
   /** The job a record speaks of: known from the journal, or fetched from its home. */
@@ -102,10 +124,10 @@ export class Replayer implements RecordVisitor {
     this.note(home.segment)
     const known = this.jobs.get(id)
     if (known !== undefined) return known
-    const segment = this.segmentOf(id, home)
-    const entry = this.state.load(segment, home.ordinal)
-    if (entry.id !== id) throw corrupt(segment.path, `record ${home.ordinal} is job ${entry.id}, expected ${id}`)
-    segment.consume(home.ordinal)
+    const { segment, ordinal } = this.locate(id, home)
+    const entry = this.state.load(segment, ordinal)
+    if (entry.id !== id) throw corrupt(segment.path, `record ${ordinal} is job ${entry.id}, expected ${id}`)
+    segment.consume(ordinal)
     this.state.own(entry)
     this.put(entry)
     return entry
@@ -114,7 +136,14 @@ export class Replayer implements RecordVisitor {
   take(id: number, home: Home, attempt: number): void {
     const entry = this.find(id, home)
     entry.attempt = attempt
+    this.moveClock(entry)
     this.setState(entry, CARRY_LEASED)
+  }
+
+  /** It was handed out no later than its batch was written: the slot's delay counts from there. */
+  private moveClock({ lane }: JobEntry): void {
+    const { delayMs } = lane.slot.limits
+    if (delayMs > 0) lane.slot.notBefore = Math.max(lane.slot.notBefore, this.time + delayMs)
   }
 
   private note(segmentId: number): void {
@@ -125,8 +154,13 @@ export class Replayer implements RecordVisitor {
   private finish(id: number, home: Home): void {
     this.note(home.segment)
     const known = this.jobs.get(id)
-    if (known !== undefined) this.end(known)
-    else this.segmentOf(id, home).consume(home.ordinal)
+    if (known !== undefined) {
+      this.moveClock(known)
+      this.end(known)
+      return
+    }
+    const { segment, ordinal } = this.locate(id, home)
+    segment.consume(ordinal)
   }
 
   ack(id: number, home: Home): void {
@@ -176,7 +210,7 @@ export class Replayer implements RecordVisitor {
   }
 
   seen(buffer: Buffer, at: number): void {
-    this.state.seen.insertNew(buffer, at)
+    this.state.seen.add(buffer, at)
   }
 
   forget(buffer: Buffer, at: number): void {

@@ -21,9 +21,11 @@ export function value(desk: LeaseDesk, key: string): unknown {
 export function setValues(desk: LeaseDesk, values: Record<string, unknown>): Promise<void> {
   desk.context.assertOpen()
   let apply = (): void => {}
-  return desk.committer.commit({ finishing: true, apply: () => apply(), undo: () => {} }, (writer) => {
+  let undo = (): void => {}
+  return desk.committer.commit({ finishing: true, apply: () => apply(), undo: () => undo() }, (writer) => {
     const written = writeValues(desk.state, writer, values)
     apply = written.apply
+    undo = written.undo
     return written.records
   })
 }
@@ -58,12 +60,13 @@ export async function fromDead(
     apply: () => {
       for (const job of jobs) {
         if (verb === 'drop') {
-          desk.forgetJob(job)
+          desk.throwAway(job)
           continue
         }
         job.attempt = 0
         job.failures = 0
         job.reason = ''
+        if (job.memoryOnly) state.memoryOnly++
         state.enqueue(job, CARRY_READY)
         state.counters.requeued++
       }

@@ -21,7 +21,7 @@ import type { SeenSet } from '../seen/seen-set.js'
 import { FileCache } from '../store/file-cache.js'
 import { bucketDirectory, bucketName, DEAD_BUCKET, DELAYED_BUCKET, type JobPaths } from '../store/file-names.js'
 import { CARRY_DEAD, CARRY_DELAYED, CARRY_READY, corrupt, JOB_START } from '../store/format.js'
-import { emptyJobHeader, readJobHeader } from '../store/job-record.js'
+import { emptyJobHeader, readAddedAt, readJobHeader } from '../store/job-record.js'
 import { type CounterValues, type StoreKind, zeroCounters } from '../store/manifest.js'
 import { BlockCache, type RecordSpan, type Segment, type SegmentRecord } from '../store/segment.js'
 import { SegmentSet } from '../store/segment-set.js'
@@ -57,6 +57,7 @@ export class StoreState implements LaneReader {
   /** The user's key/values, encoded. */
   readonly values = new Map<string, Buffer>()
   valueBytes = 0
+  pendingValueBytes = 0
   counters: CounterValues = zeroCounters()
   nextId = 1
   nextSegmentId = 1
@@ -69,6 +70,8 @@ export class StoreState implements LaneReader {
   memoryOnly = 0
   /** Added-at of the oldest job that may still be in memory. */
   oldestInMemory = Infinity
+  /** The same for what a running checkpoint has frozen. */
+  oldestFrozen = Infinity
   /** Runs that read ahead, the one that did longest ago first. */
   private readonly ahead = new Set<Run>()
   private aheadBytes = 0
@@ -250,6 +253,8 @@ export class StoreState implements LaneReader {
     entry.state = state
     if (state === CARRY_READY) {
       entry.due = 0
+      const addedAt = addedAtOf(entry)
+      if (addedAt < this.oldestInMemory) this.oldestInMemory = addedAt
       this.ready.giveBack(entry)
     } else if (state === CARRY_DELAYED) this.delayed.push(entry)
     else if (state === CARRY_DEAD) this.dead.put(entry)
@@ -258,7 +263,7 @@ export class StoreState implements LaneReader {
   /** Wall ms of the oldest ready job that can be told cheaply: an upper bound of its age. */
   oldestReadyAt(): number | null {
     if (this.ready.count === 0) return null
-    let oldest = this.oldestInMemory
+    let oldest = Math.min(this.oldestInMemory, this.oldestFrozen)
     for (const bucket of this.buckets.values()) {
       for (const segment of bucket.store?.segments ?? []) {
         if (segment.live > 0 && segment.index.oldestAddedAt < oldest) oldest = segment.index.oldestAddedAt
@@ -272,4 +277,8 @@ export class StoreState implements LaneReader {
     for (const set of this.segmentSets()) sum += set.bytes
     return sum
   }
+}
+
+function addedAtOf({ chunk, start, end, value }: JobEntry): number {
+  return chunk === undefined ? (value as { addedAt: number }).addedAt : readAddedAt(chunk.buffer, start, end)
 }

@@ -18,22 +18,40 @@ import type { StoreState } from './store-state.js'
 /** The segment to empty next, if its bucket wastes more than it should. */
 export function nextThinSegment(state: StoreState, options: EngineOptions): Segment | undefined {
   for (const bucket of state.buckets.values()) {
-    const segments = bucket.store?.segments ?? []
-    let records = 0
-    let live = 0
-    let bytes = 0
-    for (const segment of segments) {
-      records += segment.index.records
-      live += segment.live
-      bytes += segment.bytes
-    }
-    // A bucket that drains in order frees its files by itself: some slack, or its last file would be copied for nothing.
-    const wasted = records === 0 ? 0 : bytes * (1 - live / records)
-    if (live === 0 || live >= records * SEGMENT_THIN_SHARE || wasted < 2 * options.tuning.segmentBytes) continue
-    const share = (segment: Segment): number => segment.live / segment.index.records
-    return segments.filter((segment) => segment.live > 0).reduce((a, b) => (share(b) < share(a) ? b : a))
+    const thin = thinnest(bucket.store?.segments ?? [], options)
+    if (thin !== undefined) return thin
   }
   return undefined
+}
+
+/**
+ * Delayed jobs and dead letters of thin segments come into memory as they are, without a record: the checkpoint that follows
+ * gives them a new place, and until it commits their old one counts.
+ */
+export function loadThin(state: StoreState, options: EngineOptions): void {
+  for (const holder of [state.delayed, state.dead]) {
+    for (;;) {
+      const thin = thinnest(holder.store.segments, options)
+      if (thin === undefined) break
+      holder.loadSegment(thin)
+    }
+  }
+}
+
+function thinnest(segments: readonly Segment[], options: EngineOptions): Segment | undefined {
+  let records = 0
+  let live = 0
+  let bytes = 0
+  for (const segment of segments) {
+    records += segment.index.records
+    live += segment.live
+    bytes += segment.bytes
+  }
+  // A bucket that drains in order frees its files by itself: some slack, or its last file would be copied for nothing.
+  const wasted = records === 0 ? 0 : bytes * (1 - live / records)
+  if (live === 0 || live >= records * SEGMENT_THIN_SHARE || wasted < 2 * options.tuning.segmentBytes) return undefined
+  const share = (segment: Segment): number => segment.live / segment.index.records
+  return segments.filter((segment) => segment.live > 0).reduce((a, b) => (share(b) < share(a) ? b : a))
 }
 
 /** Moves some of the segment's jobs forward in one commit. They stay in their lanes, in their old order. */

@@ -11,9 +11,11 @@ export function writeValues(
   state: StoreState,
   writer: ByteWriter,
   values: Record<string, unknown>,
-): { records: number; apply: () => void } {
+): { records: number; apply: () => void; undo: () => void } {
   const changes: [string, Buffer | undefined][] = []
-  let bytes = state.valueBytes
+  // What waits in this batch counts as well: two calls of one turn must not pass the bound together.
+  const before = state.valueBytes + state.pendingValueBytes
+  let bytes = before
   for (const [key, value] of Object.entries(values)) {
     const encoded = value === undefined ? undefined : encodeChecked(value, `state.${key}`)
     bytes += encoded === undefined ? 0 : key.length + encoded.length
@@ -28,9 +30,16 @@ export function writeValues(
   if (bytes > STATE_BYTES_MAX) {
     throw new HoldfastError('HOLDFAST_TOO_LARGE', `the state would be ${bytes} bytes, the limit is ${STATE_BYTES_MAX}`)
   }
+  const growth = Math.max(0, bytes - before)
+  state.pendingValueBytes += growth
+  const undo = (): void => {
+    state.pendingValueBytes -= growth
+  }
   return {
     records: changes.length,
+    undo,
     apply: () => {
+      undo()
       for (const [key, value] of changes) state.setValue(key, value)
     },
   }

@@ -135,15 +135,7 @@ export abstract class StoreFace<L extends LeaseHandle, P> extends EventEmitter<S
 
   /** @internal */
   async changeOrAbort(signal: AbortSignal | undefined): Promise<void> {
-    const change = this.engine.change()
-    if (signal === undefined) return change
-    let onAbort = (): void => {}
-    const aborted = new Promise<void>((resolve) => {
-      onAbort = resolve
-      signal.addEventListener('abort', onAbort, { once: true })
-    })
-    await Promise.race([change, aborted])
-    signal.removeEventListener('abort', onAbort)
+    await this.engine.change(signal)
   }
 
   /** @internal */

@@ -63,3 +63,12 @@ export function readJobHeader(buffer: Buffer, start: number, end: number, into: 
 export function emptyJobHeader(): JobHeader {
   return { flags: 0, id: 0, priority: 0, addedAt: 0, slot: '', fingerprintAt: -1, payloadAt: 0 }
 }
+
+/** Added-at of a job record, without decoding the rest. */
+export function readAddedAt(buffer: Buffer, start: number, end: number): number {
+  const reader = new ByteReader(buffer, start, end)
+  reader.u8()
+  reader.varint()
+  reader.signedVarint()
+  return reader.varint()
+}

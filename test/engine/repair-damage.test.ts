@@ -235,6 +235,7 @@ describe.each(filesOf('run'))('seen-set run %s', (path) => {
     expect(lost.length).toBeLessThanOrEqual(lostMost)
     // What waits is seen, whatever became of the run.
     for (const job of original.jobs) if (original.seen.includes(jobUrl(job))) expect(seen).toContain(jobUrl(job))
+    expect(seen).not.toContain('http://a.test/page/29')
     if (lostMost === 0) {
       expect(after).toEqual(original)
       expect(report.guessed).toEqual([])
@@ -263,6 +264,10 @@ describe.each(filesOf('journal'))('journal %s', (path) => {
     const header = { from: Math.min(from, 64), to: Math.min(to, 64) }
     if (header.from < header.to && to <= 64) expect(after).toEqual(original)
     else if (report.lost.bytes > 0) expect(report.problems.some(({ offset }) => offset !== undefined)).toBe(true)
+    const frames = framesOf(healthy.files.contents(path))
+    const isTold = report.guessed.some((sentence) => sentence.includes('the journal is lost'))
+    if (frames.some(({ at, end }) => at < to && end > from) && frames.some(({ at }) => at > to))
+      expect(isTold).toBe(true)
     // What is in the runs and in the other journals is seen still, and no less.
     const seen = new Set(after.seen)
     const known = [...after.jobs, ...after.dead].map(jobUrl)
@@ -312,6 +317,39 @@ describe('what is saved from more than one place', () => {
     // The third as well: the mark that it was handed out rode along.
     expect(after.jobs.map((job) => job.id)).toEqual(Array.from({ length: 29 }, (_, i) => i + 2))
     expect(after.jobs[0]).toMatchObject({ id: 2, attempt: 2, failures: 1, lastReason: 'again' })
+  })
+
+  test('of two copies of a job the newer counts, and no job comes twice', async () => {
+    const env = simEnv({ seed: 2 })
+    const frontier = await openFrontier(JOB, { env, ...OPTIONS })
+    await frontier.add(urls('a', 0, 30))
+    await frontier.checkpoint()
+    for (const visit of await frontier.take({ max: 8 })) await visit.retry({ reason: 'again' })
+    await frontier.checkpoint()
+    const copy = killed(env)
+    const before = await snapshot(copy, JOB)
+    expect(segmentsOf(copy).filter((path) => copy.files.contents(path).includes('http://a.test/page/7')).length).toBe(2)
+    copy.files.unlink(`${JOB}/requests.queue/0/info.json`)
+    await repair(copy)
+    expect((await snapshot(copy, NEW)).jobs).toEqual(before.jobs)
+  })
+
+  test('a journal that is there twice counts once', async () => {
+    const env = killed(healthy)
+    const journals = filesOf('journal')
+    const [first] = journals
+    const next = 1 + Number.parseInt(journals[journals.length - 1].split('/').at(-1) as string, 10)
+    const stray = first.replace(/\d+\.log/, `${String(next).padStart(8, '0')}.log`)
+    env.files.setContents(stray, env.files.contents(first))
+    const report = await repair(env)
+    expect(
+      report.problems
+        .filter(({ path }) => path === stray)
+        .map(({ message }) => message)
+        .join('\n'),
+    ).toMatch(/under another name[\s\S]*again: left out/)
+    const after = await snapshot(env, NEW)
+    expect({ ...after, rest: {} }).toEqual({ ...original, rest: {} })
   })
 
   test('records about a job whose content is gone are counted', async () => {

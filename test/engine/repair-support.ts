@@ -70,6 +70,8 @@ export async function makeJob(order: 'fifo' | 'lifo' = 'fifo'): Promise<World> {
   for (const visit of (await take(4)).slice(0, 2)) await visit.ack()
   await frontier.forget('http://m.test/page/12')
   await failCheckpoint(env, () => frontier.checkpoint())
+  // A job that waits, and is not seen any more.
+  await frontier.forget('http://a.test/page/29')
   await frontier.pauseSlot('b.test', clock.now() + 3_600_000)
   for (const visit of await take(3)) await visit.bury({ reason: 'late' })
   await frontier.add(urls('c', 0, 5), { priority: 2 })

@@ -59,6 +59,19 @@ describe('an undamaged job', () => {
     })
   })
 
+  test('counts and ids go on when nothing else is left', async () => {
+    const env = simEnv({ seed: 3 })
+    const frontier = await openFrontier(JOB, { env, ...OPTIONS })
+    await frontier.add(['http://a.test/', 'http://a.test/', 'http://a.test/'])
+    for (const visit of await frontier.take({ max: 5 })) await visit.ack()
+    await frontier.forget('http://a.test/')
+    await frontier.close()
+    const before = await snapshot(env, JOB)
+    expect(before.rest.counters).toMatchObject({ added: 1, duplicates: 2, acked: 1 })
+    await repair(env)
+    expect(await snapshot(env, NEW)).toEqual(before)
+  })
+
   test('repaired again gives the same once more', async () => {
     const env = killed(healthy)
     await repair(env)

@@ -73,7 +73,7 @@ describe('state', () => {
   })
 
   // Each call is held against what is applied, not against what is on its way beside it.
-  test.fails('calls of one turn are bounded together', async () => {
+  test('calls of one turn are bounded together', async () => {
     const world = await openWorld({ tuning: { journalBytes: 1e8 } })
     const large = 'x'.repeat(600 * KiB)
     const calls = await Promise.allSettled([
