@@ -25,21 +25,21 @@ import { Reserve } from './reserve.js'
 import type { StoreState } from './store-state.js'
 import { Waiters } from './waiters.js'
 
-/** Closed with the reason when the store fails: then nothing of it, whatever is under way, writes on. */
-interface Gate {
-  error: HoldfastError | undefined
-}
-
 export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
   readonly state: StoreState
   readonly options: EngineOptions
   readonly journal: JournalWriter
   readonly recovery: Recovery
   manifest: Manifest
+  /** Of the tokens of this opening. */
+  tokenPrefix: string
+  /** What was to be told before anybody could listen. */
+  readonly early: { code: string; message: string }[] = []
   readonly committer: Committer
   private readonly reserve: Reserve
   private readonly lock: DirectoryLock
-  private readonly gate: Gate
+  /** Closed with the reason when the store fails: then nothing of it, whatever is under way, writes on. */
+  private readonly gate: { error?: HoldfastError }
   private readonly wallOffset: number
   readonly desk: LeaseDesk
   private failure: HoldfastError | undefined
@@ -64,7 +64,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     }
     const lock = await env.locks.acquire(root, (reason) => lost.tell?.(reason))
     try {
-      const gate: Gate = { error: undefined }
+      const gate: { error?: HoldfastError } = {}
       const refuse = (): void => {
         if (gate.error !== undefined) throw gate.error
       }
@@ -88,7 +88,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
   private constructor(
     options: EngineOptions,
     lock: DirectoryLock,
-    gate: Gate,
+    gate: { error?: HoldfastError },
     from: Awaited<ReturnType<typeof openJob>>,
   ) {
     super()
@@ -102,6 +102,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     this.journal.olderBytes = from.scan.bytes - from.scan.position
     this.wallOffset = options.env.clock.now() - options.env.clock.monotonic()
     state.epoch++
+    this.tokenPrefix = String(state.epoch)
     this.reserve = new Reserve(options.env.files, state.paths.reserve, options.tuning.reserveBytes)
     this.waiters = new Waiters(options.env.clock)
     this.desk = new LeaseDesk(this)
@@ -171,6 +172,8 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
       if ((error as HoldfastError).code !== 'HOLDFAST_DISK_FULL' || this.failure !== undefined) throw error
       // A full disk must not keep what is there from being read and finished: the next open says it again.
       apply()
+      // The epoch was not noted and may be used again: tokens must differ all the same.
+      this.tokenPrefix += `-${this.options.env.random.uint32().toString(36)}`
       this.warn('disk-full', 'the disk is full: this opening could not be noted')
     }
     if (this.recovery.tornBytes > 0) {
@@ -336,6 +339,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
 
   warn(code: string, message: string): void {
     if (this.listenerCount('warning') > 0) this.emit('warning', { code, message })
+    else this.early.push({ code, message })
   }
 
   get running(): boolean {

@@ -28,7 +28,8 @@ export class JournalSalvage {
   private readonly manifest: Manifest | undefined
   /** Of the last batch that counted; undefined before the first. */
   private sequence: number | undefined
-  private promised = 0
+  /** The highest sequence that is known to have been written. */
+  private written = 0
   /** Number of the last journal; what is wrong with it may be no more than a write that a crash cut. */
   private last = 0
   /** Damage since the last good batch: what it cost is known at the next one. */
@@ -49,7 +50,7 @@ export class JournalSalvage {
     const named = manifest?.journal.last ?? 0
     this.last = Math.max(named, numbers[numbers.length - 1] ?? 0)
     let next = manifest?.journal.first ?? numbers[0] ?? 1
-    this.promised = manifest?.journal.sequence ?? 0
+    this.written = manifest?.journal.sequence ?? 0
     for (const number of numbers) {
       if (number > next) this.tellMissing(directory, next, number - 1)
       next = number + 1
@@ -60,9 +61,9 @@ export class JournalSalvage {
       else if (bytes.length > 0 || number < this.last || number <= named) this.readOne(path, bytes, number)
     }
     if (next <= named) this.tellMissing(directory, next, named)
-    if (this.sequence !== undefined && this.sequence < this.promised) {
+    if (this.sequence !== undefined && this.sequence < this.written) {
       const path = join(directory, journalName(this.last))
-      this.tellGap(path, undefined, `ends at batch ${this.sequence}, but batch ${this.promised} was written`)
+      this.tellGap(path, undefined, `ends at batch ${this.sequence}, but batch ${this.written} was written`)
     }
     if (this.incomplete) {
       this.findings.guess(
@@ -97,7 +98,8 @@ export class JournalSalvage {
       if (header.number !== number) findings.problem(path, `is journal ${header.number} under another name`, 32)
       salt = header.salt
       this.sequence ??= header.firstSequence - 1
-      this.promised = Math.max(this.promised, header.syncedSequence)
+      // A journal is begun behind the last batch of the one before.
+      this.written = Math.max(this.written, header.firstSequence - 1)
     } else {
       const found = findSalt(bytes, JOURNAL_MAGIC, [FRAME_BATCH])
       if (found === undefined) {
@@ -146,7 +148,6 @@ export class JournalSalvage {
     }
     this.wound = undefined
     this.sequence = header.sequence
-    this.promised = Math.max(this.promised, header.synced)
     this.fates.beginBatch(path, at, header.time)
     visitBatch(bytes, start, end, this.fates)
   }

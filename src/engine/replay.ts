@@ -4,6 +4,7 @@
  */
 import { assert } from '../assert.js'
 import { DecodeError } from '../bytes/byte-reader.js'
+import { laterClock } from '../priority/ready-queue.js'
 import type { Chunk, JobEntry } from '../queue/job-entry.js'
 import { CARRY_DEAD, CARRY_DELAYED, CARRY_LEASED, CARRY_READY, corrupt, JOB_SEEN } from '../store/format.js'
 import { emptyJobHeader, readJobHeader } from '../store/job-record.js'
@@ -226,7 +227,8 @@ export class Replayer implements RecordVisitor {
   }
 
   slot(name: string, notBefore: number): void {
-    this.state.ready.slot(name).notBefore = notBefore
+    const slot = this.state.ready.slot(name)
+    slot.notBefore = laterClock(slot.notBefore, notBefore)
   }
 
   open(recovered: number): void {

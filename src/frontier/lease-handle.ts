@@ -28,7 +28,7 @@ export class LeaseHandle implements Lease {
   }
 
   get token(): string {
-    return `${this.engine.state.epoch}.${this.entry.number}`
+    return `${this.engine.tokenPrefix}.${this.entry.number}`
   }
 
   get failures(): number {

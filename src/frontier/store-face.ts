@@ -42,10 +42,13 @@ export abstract class StoreFace<L extends LeaseHandle, P> extends EventEmitter<S
         }) as never,
       )
     }
-    engine.on('warning', (warning) => {
+    const tell = (warning: { code: string; message: string }): void => {
       logger?.warn({ code: warning.code }, warning.message)
       this.emit('warning', warning)
-    })
+    }
+    engine.on('warning', tell)
+    // What opening had to say waits until whoever opened it can have begun to listen.
+    if (engine.early.length > 0) void engine.options.env.clock.yield().then(() => engine.early.splice(0).forEach(tell))
   }
 
   /** What opening found. */

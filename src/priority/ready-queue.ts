@@ -11,6 +11,11 @@ import { Lane, type LaneReader } from '../queue/lane.js'
 import { Slot, type SlotLimits } from '../queue/slot.js'
 import type { Segment } from '../store/segment.js'
 
+/** A pause never shortens a delay or a longer pause; 0 ends both. */
+export function laterClock(current: number, untilMs: number): number {
+  return untilMs === 0 ? 0 : Math.max(current, untilMs)
+}
+
 export class ReadyQueue {
   readonly slots = new Map<string, Slot>()
   /** Ready jobs, eligible or not. */
@@ -164,7 +169,7 @@ export class ReadyQueue {
 
   /** Nothing of the slot is handed out before `untilMs`; 0 ends a pause. */
   setClock(slot: Slot, untilMs: number): void {
-    slot.notBefore = untilMs
+    slot.notBefore = laterClock(slot.notBefore, untilMs)
     this.place(slot)
   }
 

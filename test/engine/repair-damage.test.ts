@@ -221,6 +221,49 @@ test('a header without its salt costs nothing: it follows from the checksums', a
   }
 })
 
+test('a journal of one batch gives its salt away as well', async () => {
+  const env = simEnv({ seed: 2 })
+  await openFrontier(JOB, { env, ...OPTIONS })
+  const copy = killed(env)
+  const path = `${JOB}/requests.queue/journal/00000001.log`
+  expect(framesOf(copy.files.contents(path))).toHaveLength(1)
+  copy.files.corrupt(path, 38, 1)
+  const report = await repair(copy)
+  expect(report.lost).toEqual({ records: 0, bytes: 0 })
+  expect(report.problems).toEqual([expect.objectContaining({ path, offset: 0 })])
+})
+
+describe('a journal cut at the edge of a batch', () => {
+  const cutLast = (env: World, path: string): number => {
+    const { at } = framesOf(env.files.contents(path)).at(-1) as { at: number }
+    env.files.setContents(path, env.files.contents(path).subarray(0, at))
+    return at
+  }
+
+  test('after a clean stop: active.json says how far it went', async () => {
+    const env = killed(healthy)
+    await (await openFrontier(JOB, { env, ...OPTIONS })).close()
+    const path = env.files
+      .allFiles()
+      .filter((name) => name.endsWith('.log'))
+      .at(-1) as string
+    cutLast(env, path)
+    const report = await repair(env)
+    expect(report.problems).toEqual([{ path, message: expect.stringMatching(/ends at batch \d+, but batch \d+ was/) }])
+    expect(report.guessed).toHaveLength(1)
+  })
+
+  test('before another journal: its header says so, even if nothing else of it is left', async () => {
+    const env = killed(healthy)
+    const [before, path] = filesOf('journal').slice(-2)
+    cutLast(env, before)
+    env.files.setContents(path, env.files.contents(path).subarray(0, 64))
+    const report = await repair(env)
+    expect(report.problems).toEqual([expect.objectContaining({ message: expect.stringMatching(/ends at batch/) })])
+    expect(report.guessed).toHaveLength(1)
+  })
+})
+
 describe.each(filesOf('run'))('seen-set run %s', (path) => {
   test.each(DAMAGES)('%s', async (_, damage) => {
     const { report, after, from, to } = await damaged(path, damage)

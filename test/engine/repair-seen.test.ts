@@ -29,14 +29,14 @@ async function makeRuns() {
     await set.writeFrozen()
     set.commitFrozen()
   }
-  for (let n = 0; n < 1000; n++) set.add(key(n), 0)
+  for (let n = 0; n < 6000; n++) set.add(key(n), 0)
   await checkpoint()
   for (let n = 0; n < 9; n++) set.forget(key(n), 0)
   await checkpoint()
   set.add(key(3), 0)
-  for (let n = 2000; n < 2200; n++) set.add(key(n), 0)
+  for (let n = 7000; n < 7200; n++) set.add(key(n), 0)
   await checkpoint()
-  set.forget(key(2000), 0)
+  set.forget(key(7000), 0)
   await checkpoint()
   const expected = [...set.keys()].map(hex)
   const infos = set.runs

@@ -7,7 +7,19 @@ import { errorCode } from '../../src/errors.js'
 import { openFrontier } from '../../src/frontier/frontier.js'
 import { openQueue } from '../../src/frontier/queue.js'
 import { TINY } from '../support/checked.js'
-import { contentsUnder, JOB, killed, makeJob, NEW, OPTIONS, repair, snapshot, type World } from './repair-support.js'
+import {
+  contentsUnder,
+  DAY_MS,
+  JOB,
+  killed,
+  makeJob,
+  NEW,
+  OPTIONS,
+  repair,
+  snapshot,
+  urls,
+  type World,
+} from './repair-support.js'
 
 const healthy = await makeJob()
 const original = await snapshot(healthy, JOB)
@@ -57,6 +69,21 @@ describe('an undamaged job', () => {
       seen: 0,
       values: 0,
     })
+  })
+
+  test('jobs of segments, as they changed since', async () => {
+    const env = simEnv({ seed: 3 })
+    const frontier = await openFrontier(JOB, { env, ...OPTIONS })
+    await frontier.add(urls('a', 0, 30))
+    await frontier.checkpoint()
+    const visits = await frontier.take({ max: 4 })
+    await visits[0].retry({ delayMs: 2 * DAY_MS, reason: 'later' })
+    await visits[1].bury({ reason: 'no' })
+    await visits[2].release()
+    const before = await snapshot(env, JOB)
+    expect(before.dead).toMatchObject([{ id: 2, reason: 'no', buriedAt: env.clock.now() }])
+    await repair(env)
+    expect(await snapshot(env, NEW)).toEqual(before)
   })
 
   test('counts and ids go on when nothing else is left', async () => {
