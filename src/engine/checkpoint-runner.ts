@@ -43,9 +43,12 @@ export class CheckpointRunner {
   }
 
   run(): Promise<void> {
-    this.current ??= this.once().finally(() => {
-      this.current = undefined
-    })
+    // Noted before it begins: what it commits on the way asks again whether one is due.
+    this.current ??= Promise.resolve()
+      .then(() => this.once())
+      .finally(() => {
+        this.current = undefined
+      })
     return this.current
   }
 

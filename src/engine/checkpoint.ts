@@ -59,6 +59,11 @@ export async function runCheckpoint(context: CheckpointContext): Promise<number>
     context.checkpointGuard()
     frozen = freeze(context, next)
   } catch (error) {
+    if (journal.number === next.number) {
+      // Commits go to the new journal already, and memory may be half frozen: only a re-open may go on.
+      context.fail(ioError('freezing', next.handle.path, error))
+      throw error
+    }
     closeQuietly(next.handle)
     removeIfThere(state.env.files, next.handle.path)
     throw error

@@ -28,10 +28,10 @@ export class JournalSalvage {
   private readonly manifest: Manifest | undefined
   /** Of the last batch that counted; undefined before the first. */
   private sequence: number | undefined
-  /** The highest sequence that is known to have been written. */
-  private written = 0
   /** Number of the last journal; what is wrong with it may be no more than a write that a crash cut. */
   private last = 0
+  /** The journal read last. */
+  private path = ''
   /** Damage since the last good batch: what it cost is known at the next one. */
   private wound: RepairProblem | undefined
 
@@ -50,7 +50,6 @@ export class JournalSalvage {
     const named = manifest?.journal.last ?? 0
     this.last = Math.max(named, numbers[numbers.length - 1] ?? 0)
     let next = manifest?.journal.first ?? numbers[0] ?? 1
-    this.written = manifest?.journal.sequence ?? 0
     for (const number of numbers) {
       if (number > next) this.tellMissing(directory, next, number - 1)
       next = number + 1
@@ -61,9 +60,9 @@ export class JournalSalvage {
       else if (bytes.length > 0 || number < this.last || number <= named) this.readOne(path, bytes, number)
     }
     if (next <= named) this.tellMissing(directory, next, named)
-    if (this.sequence !== undefined && this.sequence < this.written) {
-      const path = join(directory, journalName(this.last))
-      this.tellGap(path, undefined, `ends at batch ${this.sequence}, but batch ${this.written} was written`)
+    const written = manifest?.journal.sequence ?? 0
+    if (this.sequence !== undefined && this.sequence < written) {
+      this.tellGap(this.path, undefined, goneMessage(this.sequence + 1, written))
     }
     if (this.incomplete) {
       this.findings.guess(
@@ -97,9 +96,7 @@ export class JournalSalvage {
       }
       if (header.number !== number) findings.problem(path, `is journal ${header.number} under another name`, 32)
       salt = header.salt
-      this.sequence ??= header.firstSequence - 1
-      // A journal is begun behind the last batch of the one before.
-      this.written = Math.max(this.written, header.firstSequence - 1)
+      this.begin(header.firstSequence)
     } else {
       const found = findSalt(bytes, JOURNAL_MAGIC, [FRAME_BATCH])
       if (found === undefined) {
@@ -111,7 +108,17 @@ export class JournalSalvage {
       findings.problem(path, `${read.reason}; its batches were read all the same`, 0)
       salt = found
     }
+    this.path = path
     for (const piece of readPieces(bytes, FILE_HEADER_BYTES, salt, [FRAME_BATCH])) this.piece(path, bytes, piece)
+  }
+
+  /** A journal is begun behind the last batch of the one before: what is missing then, is missing from that one. */
+  private begin(firstSequence: number): void {
+    const before = firstSequence - 1
+    if (this.sequence !== undefined && this.sequence < before) {
+      this.tellGap(this.path, undefined, goneMessage(this.sequence + 1, before))
+    }
+    this.sequence = Math.max(this.sequence ?? 0, before)
   }
 
   private piece(path: string, bytes: Buffer, piece: Piece): void {
@@ -142,9 +149,7 @@ export class JournalSalvage {
       return
     }
     if (header.sequence > expected) {
-      const count = header.sequence - expected
-      const what = count === 1 ? `batch ${expected} is` : `batches ${expected} to ${header.sequence - 1} are`
-      this.tellGap(path, at, `${what} gone`)
+      this.tellGap(path, at, goneMessage(expected, header.sequence - 1))
     }
     this.wound = undefined
     this.sequence = header.sequence
@@ -159,4 +164,8 @@ export class JournalSalvage {
     this.wound = undefined
     this.incomplete = true
   }
+}
+
+function goneMessage(from: number, to: number): string {
+  return from === to ? `batch ${from} is gone` : `batches ${from} to ${to} are gone`
 }
