@@ -30,7 +30,11 @@ export function crawlOptions(command: Command): Command {
   return command
     .description('Crawls from the given URLs. The same line again goes on where it was, however it ended.')
     .argument('<url...>', 'where to begin: absolute http or https URLs')
-    .requiredOption('--job <dir>', 'directory that holds the state of the crawl; made when it is not there')
+    .requiredOption(
+      '--job <dir>',
+      'directory that holds the state of the crawl; made when it is not there',
+      parseDirectory,
+    )
     .option('--out <file>', 'output, one JSON object per page and line (default: DIR/pages.ndjson)')
     .addOption(
       new Option(
@@ -128,5 +132,10 @@ function integer(flag: string, min: number, max = Number.MAX_SAFE_INTEGER): (tex
 
 function userAgent(text: string): string {
   if (!/^[\x20-\x7e]+$/.test(text)) throw new InvalidArgumentError('A user agent is printable ASCII.')
+  return text
+}
+
+function parseDirectory(text: string): string {
+  if (text.trim() === '') throw new InvalidArgumentError('--job takes the name of a directory.')
   return text
 }
