@@ -11,18 +11,7 @@ export interface AddResult {
   invalid: number
 }
 
-export interface Counters {
-  added: number
-  duplicates: number
-  acked: number
-  retried: number
-  buried: number
-  requeued: number
-  /** Leases that a crash ended. */
-  recovered: number
-  /** Leases that ran out. */
-  expired: number
-}
+export type { CounterValues as Counters } from '../store/manifest.js'
 
 /** What opening found. */
 export interface Recovery {

@@ -7,6 +7,7 @@ import { readJsonFile, writeJsonFile } from './json-file.js'
 
 export type StoreKind = 'queue' | 'frontier'
 
+/** Durable since the directory was made. */
 export interface CounterValues {
   added: number
   duplicates: number
@@ -14,7 +15,9 @@ export interface CounterValues {
   retried: number
   buried: number
   requeued: number
+  /** Leases that a crash ended. */
   recovered: number
+  /** Leases that ran out. */
   expired: number
 }
 
