@@ -8,13 +8,12 @@ import { CHUNK_BYTES, SEGMENT_BLOCK_BYTES } from '../limits.js'
 import { compareBuckets, KIND_START } from '../queue/bucket.js'
 import type { ConsumedSet } from '../store/bucket-info.js'
 import { join, journalName } from '../store/file-names.js'
-import { BATCH_HEADER_BYTES, RECORD_SET, RECORD_SLOT } from '../store/format.js'
-import { beginFrame } from '../store/frame.js'
+import { RECORD_SET, RECORD_SLOT } from '../store/format.js'
 import { readAddedAt } from '../store/job-record.js'
 import type { JournalFile, JournalWriter } from '../store/journal-writer.js'
 import { closeQuietly } from '../store/json-file.js'
 import { type Manifest, writeManifest } from '../store/manifest.js'
-import { writeCarry } from '../store/records.js'
+import { beginBatch, writeCarry } from '../store/records.js'
 import type { Segment } from '../store/segment.js'
 import { removeBeside, removeIfThere, type SegmentSet } from '../store/segment-set.js'
 import { SegmentWriter } from '../store/segment-writer.js'
@@ -87,9 +86,7 @@ function freeze(context: CheckpointContext, next: JournalFile): Frozen {
   const now = context.now()
   const plan = new CheckpointPlan(state, options, now)
   const writer = new ByteWriter(CHUNK_BYTES)
-  beginFrame(writer)
-  writer.ensure(BATCH_HEADER_BYTES)
-  writer.position += BATCH_HEADER_BYTES
+  beginBatch(writer)
   const places: number[] = []
   for (const { job, state: as } of plan.carried) {
     const { attempt, failures, due, reason } = job

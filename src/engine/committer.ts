@@ -3,15 +3,13 @@
  * everything that many callers asked for in one turn is one write, and in `power` one sync. Steps J1–J4 of
  * docs/durability.md. Invariant: what is applied in memory is in the journal; a call that failed left no trace.
  */
-import { assert } from '../assert.js'
 import { ByteWriter } from '../bytes/byte-writer.js'
 import type { Clock } from '../env/clock.js'
 import { HoldfastError } from '../errors.js'
 import { BATCH_FLUSH_BYTES, CHUNK_BYTES, FRAME_PAYLOAD_BYTES_MAX, TURN_MS_MAX } from '../limits.js'
 import type { Chunk } from '../queue/job-entry.js'
-import { BATCH_HEADER_BYTES, FRAME_HEADER_BYTES } from '../store/format.js'
-import { beginFrame } from '../store/frame.js'
 import type { JournalWriter } from '../store/journal-writer.js'
+import { beginBatch } from '../store/records.js'
 import type { Reserve } from './reserve.js'
 
 /** One call's part of a batch. */
@@ -87,21 +85,19 @@ export class Committer {
   }
 
   private begin(): void {
-    beginFrame(this.writer)
-    this.writer.ensure(BATCH_HEADER_BYTES)
-    this.writer.position += BATCH_HEADER_BYTES
+    beginBatch(this.writer)
   }
 
   /**
    * Encodes at once and commits with the current batch. `encode` returns the number of records it wrote (0 is fine: the
    * promise then resolves when everything before it is durable). What it throws is thrown on, without a trace.
    */
-  commit(operation: Operation, encode: (writer: ByteWriter, regionStart: () => number) => number): Promise<void> {
+  commit(operation: Operation, encode: (writer: ByteWriter) => number): Promise<void> {
     const { writer } = this
     const start = writer.length
     let records: number
     try {
-      records = encode(writer, () => writer.start)
+      records = encode(writer)
     } catch (error) {
       writer.rewind(start)
       operation.undo()
@@ -310,11 +306,5 @@ export class Committer {
     this.rejectAll(batch, error)
     for (const one of this.unsynced) one.reject(error)
     this.unsynced = []
-  }
-
-  /** Where a record being encoded begins, relative to the region. */
-  get offset(): number {
-    assert(this.writer.length >= FRAME_HEADER_BYTES + BATCH_HEADER_BYTES)
-    return this.writer.length
   }
 }

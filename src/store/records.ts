@@ -5,6 +5,7 @@
 import { ByteReader, DecodeError } from '../bytes/byte-reader.js'
 import type { ByteWriter } from '../bytes/byte-writer.js'
 import * as F from './format.js'
+import { beginFrame } from './frame.js'
 
 /** Where a job lies in a sealed segment; `segment` 0 means nowhere. */
 export interface Home {
@@ -25,6 +26,13 @@ export interface CarryFields {
 function writeHome(writer: ByteWriter, segment: number, ordinal: number): void {
   writer.varint(segment)
   if (segment !== 0) writer.varint(ordinal)
+}
+
+/** Begins a batch in the writer's open region: leaves room for the headers, which the journal fills in. */
+export function beginBatch(writer: ByteWriter): void {
+  beginFrame(writer)
+  writer.ensure(F.BATCH_HEADER_BYTES)
+  writer.position += F.BATCH_HEADER_BYTES
 }
 
 export function writeCarry(writer: ByteWriter, fields: CarryFields, buffer: Buffer, start: number, end: number): void {
