@@ -15,8 +15,9 @@ export const FRAME_PAYLOAD_BYTES_MAX = 64 * MiB
 export const BATCH_FLUSH_BYTES = 1 * MiB
 /** Batches are encoded into chunks of this size, which then hold the jobs in memory: one encode, no copy. */
 export const CHUNK_BYTES = 256 * KiB
-/** What one job in memory costs beside its bytes (object, queue entry); counted against `memoryBytes`. */
-export const JOB_OVERHEAD_BYTES = 128
+/** What one job in memory costs beside its bytes, counted against `memoryBytes`: one that waits, one that is out. */
+export const NODE_OVERHEAD_BYTES = 24
+export const ENTRY_OVERHEAD_BYTES = 160
 /** A journal is rotated, and a checkpoint begun, above this: bounds replay to under a second. */
 export const JOURNAL_BYTES_MAX = 32 * MiB
 /** Default bound of live jobs held in memory. */

@@ -104,6 +104,14 @@ export class ByteWriter {
     this.position += length
   }
 
+  /** The first `length` bytes of `value`: few, so no view and no call into the runtime. */
+  bytesPart(value: Uint8Array, length: number): void {
+    this.ensure(length)
+    const { buffer, position } = this
+    for (let i = 0; i < length; i++) buffer[position + i] = value[i]
+    this.position += length
+  }
+
   /** Bytes copied from another place without making a view. */
   copy(source: Buffer, start: number, end: number): void {
     this.ensure(end - start)
@@ -113,14 +121,19 @@ export class ByteWriter {
 
   /** Length as a varint, then UTF-8. */
   string(value: string): void {
-    const length = value.length
+    this.stringPart(value, 0, value.length)
+  }
+
+  /** As `string`, of `text[from, to)`. */
+  stringPart(text: string, from: number, to: number): void {
+    const length = to - from
     if (length < 0x80) {
       // ASCII with a length of one byte (hosts, keys, most URLs): one pass without a call into the runtime.
       this.ensure(length + 1)
       const { buffer, position } = this
       let i = 0
       for (; i < length; i++) {
-        const code = value.charCodeAt(i)
+        const code = text.charCodeAt(from + i)
         if (code > 0x7f) break
         buffer[position + 1 + i] = code
       }
@@ -130,6 +143,7 @@ export class ByteWriter {
         return
       }
     }
+    const value = length === text.length ? text : text.slice(from, to)
     const bytes = Buffer.byteLength(value, 'utf8')
     this.varint(bytes)
     this.ensure(bytes)

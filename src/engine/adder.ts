@@ -7,6 +7,7 @@ import { HoldfastError } from '../errors.js'
 import { JOB_PAYLOAD_BYTES_MAX } from '../limits.js'
 import { KIND_MEMORY, KIND_ORDINARY, KIND_START } from '../queue/bucket.js'
 import { type Chunk, JobEntry } from '../queue/job-entry.js'
+import { NO_JOB } from '../queue/job-table.js'
 import { FINGERPRINT_BYTES, JOB_SEEN, JOB_START, RECORD_ADD } from '../store/format.js'
 import { writeJobHeader } from '../store/job-record.js'
 import type { StoreState } from './store-state.js'
@@ -15,7 +16,10 @@ import type { StoreState } from './store-state.js'
 export interface JobFields {
   priority: number
   start: boolean
-  slot: string
+  /** The slot is `slotText[slotStart, slotEnd)`: a host is a part of its URL, and no string is made of it. */
+  slotText: string
+  slotStart: number
+  slotEnd: number
   /** Wall ms; 0 or past: at once. */
   due: number
   /** 16 bytes at `fingerprintAt` of this, or undefined: no identity. Copied. */
@@ -36,6 +40,7 @@ export interface MemoryJob {
 
 const LENGTH_BYTES = 4
 const NO_KEYS = Buffer.alloc(0)
+const NO_LANES = new Int32Array(0)
 
 export class Adder {
   added = 0
@@ -45,21 +50,30 @@ export class Adder {
   private readonly state: StoreState
   readonly writer: ByteWriter
   private readonly now: number
+  private readonly addedAt: number
   /** Fingerprints of memory-only jobs that are not done, in hex. */
   private readonly volatileSeen: Set<string>
-  /** In the order of their ids; offsets are relative to the region until it is written. */
-  private readonly entries: JobEntry[] = []
+  /** Jobs to wait, in the order of their ids: nodes linked to each other, and their lanes, held until they are placed. */
+  private firstNode = NO_JOB
+  private lastNode = NO_JOB
+  private lanes = NO_LANES
+  private nodeCount = 0
+  /** Jobs with a due time. Offsets, here and in the nodes, are relative to the region until it is written. */
+  private delayed: JobEntry[] | undefined
   private memoryJobs: JobEntry[] | undefined
   private newKeys = NO_KEYS
   private newKeyCount = 0
   private recordStart = 0
-  private entry: JobEntry | undefined
+  private id = 0
+  private lane = 0
+  private due = 0
 
   constructor(state: StoreState, writer: ByteWriter, volatileSeen: Set<string>, now: number) {
     this.state = state
     this.writer = writer
     this.volatileSeen = volatileSeen
     this.now = now
+    this.addedAt = Math.floor(now)
   }
 
   /**
@@ -81,18 +95,18 @@ export class Adder {
       }
       if (isNew === true) flags |= JOB_SEEN
     }
-    const due = job.due > this.now ? Math.ceil(job.due) : 0
+    this.due = job.due > this.now ? Math.ceil(job.due) : 0
     const id = state.nextId++
+    this.id = id
     const bucket = state.bucket(job.priority, job.start ? KIND_START : KIND_ORDINARY)
-    const entry = new JobEntry(id, state.ready.lane(bucket, job.slot), undefined, 0, 0)
-    if (due > 0) entry.due = due
-    this.entry = entry
+    this.lane = state.ready.laneOf(bucket, state.ready.slots.of(job.slotText, job.slotStart, job.slotEnd))
     writer.u8(RECORD_ADD)
-    writer.varint(due)
+    writer.varint(this.due)
     writer.ensure(LENGTH_BYTES)
     writer.position += LENGTH_BYTES
     this.recordStart = writer.length
-    writeJobHeader(writer, flags, id, job.priority, Math.floor(this.now), job.slot, job.fingerprint)
+    const { slotText, slotStart, slotEnd, fingerprint } = job
+    writeJobHeader(writer, flags, id, job.priority, this.addedAt, slotText, fingerprint, slotStart, slotEnd)
     return true
   }
 
@@ -112,12 +126,33 @@ export class Adder {
     buffer[at + 1] = ((length >>> 7) & 0x7f) | 0x80
     buffer[at + 2] = ((length >>> 14) & 0x7f) | 0x80
     buffer[at + 3] = (length >>> 21) & 0x7f
-    const entry = this.entry as JobEntry
-    entry.start = this.recordStart
-    entry.end = writer.length
-    this.entries.push(entry)
+    this.state.ready.lanes.hold(this.lane)
+    if (this.due === 0) this.addNode(writer.length)
+    else this.addDelayed(writer.length)
     this.added++
     this.records++
+  }
+
+  private addNode(end: number): void {
+    const { jobs } = this.state
+    const node = jobs.add(this.id, this.recordStart, end)
+    if (this.nodeCount === 0) this.firstNode = node
+    else jobs.setNext(this.lastNode, node)
+    this.lastNode = node
+    if (this.nodeCount === this.lanes.length) {
+      const larger = new Int32Array(Math.max(8, this.nodeCount * 2))
+      larger.set(this.lanes)
+      this.lanes = larger
+    }
+    this.lanes[this.nodeCount++] = this.lane
+  }
+
+  private addDelayed(end: number): void {
+    const bucket = this.state.ready.lanes.bucket(this.lane)
+    const entry = new JobEntry(this.id, bucket, this.lane, undefined, this.recordStart, end)
+    entry.due = this.due
+    this.delayed ??= []
+    this.delayed.push(entry)
   }
 
   /** A job that cannot be written: served from memory, its fingerprint made durable only when it is done. */
@@ -130,10 +165,12 @@ export class Adder {
         return
       }
     }
-    const lane = state.ready.lane(state.bucket(job.priority, KIND_MEMORY), job.slot)
-    const entry = new JobEntry(state.nextId++, lane, undefined, 0, 0)
+    const bucket = state.bucket(job.priority, KIND_MEMORY)
+    const lane = state.ready.laneOf(bucket, state.ready.slots.of(job.slotText, job.slotStart, job.slotEnd))
+    const entry = new JobEntry(state.nextId++, bucket, lane, undefined, 0, 0)
+    state.ready.lanes.hold(lane)
     entry.due = job.due > this.now ? Math.ceil(job.due) : 0
-    const value: MemoryJob = { payload, fingerprint, recordSeen: job.recordSeen, addedAt: Math.floor(this.now) }
+    const value: MemoryJob = { payload, fingerprint, recordSeen: job.recordSeen, addedAt: this.addedAt }
     entry.value = value
     if (fingerprint !== undefined && job.recordSeen) this.volatileSeen.add(hex(fingerprint))
     this.memoryJobs ??= []
@@ -166,13 +203,26 @@ export class Adder {
   }
 
   apply(chunk: Chunk, base: number): void {
-    const { state, entries } = this
-    if (entries.length > 0 && state.oldestInMemory === Infinity) state.oldestInMemory = this.now
-    for (const entry of entries) {
-      entry.chunk = chunk
-      entry.start += base
-      entry.end += base
-      this.place(entry)
+    const { state, nodeCount } = this
+    const { jobs, ready } = state
+    if (this.added > 0 && state.oldestInMemory === Infinity) state.oldestInMemory = this.now
+    let node = this.firstNode
+    for (let i = 0; i < nodeCount; i++) {
+      const next = jobs.next(node)
+      const lane = this.lanes[i]
+      jobs.setNext(node, NO_JOB)
+      jobs.settle(node, chunk, base)
+      ready.push(lane, node)
+      ready.lanes.letGo(lane)
+      node = next
+    }
+    if (this.delayed !== undefined) {
+      for (const entry of this.delayed) {
+        entry.chunk = chunk
+        entry.start += base
+        entry.end += base
+        this.place(entry)
+      }
     }
     if (this.memoryJobs !== undefined) {
       for (const entry of this.memoryJobs) {
@@ -187,24 +237,31 @@ export class Adder {
   private place(entry: JobEntry): void {
     const { state } = this
     state.retain(entry)
-    if (entry.due > 0) {
-      state.delayed.push(entry)
-      return
-    }
-    // A prune between encoding and writing may have detached the lane.
-    const { lane } = entry
-    if (lane.detached) entry.lane = state.ready.lane(lane.bucket, lane.slot.name)
-    state.ready.push(entry)
+    state.ready.lanes.letGo(entry.lane)
+    if (entry.due > 0) state.delayed.push(entry)
+    else state.ready.giveBack(entry)
   }
 
   undo(): void {
     const { state } = this
+    const { lanes } = state.ready
     for (let i = this.newKeyCount - 1; i >= 0; i--) state.seen.undoAdd(this.newKeys, i * FINGERPRINT_BYTES)
     this.newKeyCount = 0
+    for (let i = 0, node = this.firstNode; i < this.nodeCount; i++) {
+      const next = state.jobs.next(node)
+      state.jobs.forget(node)
+      lanes.letGo(this.lanes[i])
+      node = next
+    }
+    this.nodeCount = 0
+    for (const entry of this.delayed ?? []) lanes.letGo(entry.lane)
     for (const entry of this.memoryJobs ?? []) {
+      lanes.letGo(entry.lane)
       const { fingerprint } = entry.value as MemoryJob
       if (fingerprint !== undefined) this.volatileSeen.delete(hex(fingerprint))
     }
+    this.delayed = undefined
+    this.memoryJobs = undefined
   }
 }
 

@@ -3,13 +3,15 @@
  * Made in one step without yielding (C2); nothing is changed until `freeze`, so a plan that cannot be carried out is
  * simply forgotten.
  */
-import { assert } from '../assert.js'
-import { JobDeque } from '../queue/job-deque.js'
-import type { JobEntry } from '../queue/job-entry.js'
-import { type Lane, Run } from '../queue/lane.js'
+import type { ByteWriter } from '../bytes/byte-writer.js'
+import { FrozenLanes } from '../queue/frozen-lanes.js'
+import { type Chunk, type JobEntry, newChunk } from '../queue/job-entry.js'
+import { NO_JOB } from '../queue/job-table.js'
+import { LISTED } from '../queue/lane-table.js'
 import { ConsumedSet } from '../store/bucket-info.js'
 import { join } from '../store/file-names.js'
 import { CARRY_DEAD, CARRY_DELAYED, CARRY_LEASED, CARRY_READY } from '../store/format.js'
+import { type CarryFields, writeCarry } from '../store/records.js'
 import { Segment } from '../store/segment.js'
 import type { SegmentSet } from '../store/segment-set.js'
 import { sliceName } from './delayed-jobs.js'
@@ -17,47 +19,41 @@ import type { EngineOptions } from './engine-options.js'
 import { newSalt } from './recovery.js'
 import type { StoreState } from './store-state.js'
 
+/** A lane of ready jobs, or jobs by rising id under a name of their own (a slice of time). */
+type Source = { readonly lane: number } | { readonly name: string; readonly jobs: readonly JobEntry[] }
+
+/** The jobs [from, to) of a source by rising id, which get the ordinals from `base` on. */
+export interface Piece {
+  readonly source: Source
+  readonly from: number
+  readonly to: number
+  readonly base: number
+}
+
 export interface PlannedSegment {
   readonly set: SegmentSet
   readonly segment: Segment
   readonly salt: number
-  readonly lanes: readonly { readonly name: string; readonly jobs: readonly JobEntry[] }[]
+  readonly pieces: readonly Piece[]
 }
 
-interface Part {
-  /** Index in the frozen order of the lane. */
-  readonly from: number
-  readonly to: number
-  readonly segment: Segment
-  readonly base: number
-}
-
-interface FrozenLane {
-  readonly lane: Lane
-  readonly jobs: readonly JobEntry[]
-  readonly parts: readonly Part[]
-}
-
-export interface Carried {
-  readonly job: JobEntry
-  readonly state: number
-}
-
-/** A bucket's jobs by lane, on their way into segments. */
-interface LaneJobs {
-  readonly name: string
-  readonly jobs: JobEntry[]
+interface SizedSource {
+  readonly source: Source
+  readonly count: number
   readonly bytes: number
-  readonly lane: Lane | undefined
 }
+
+const FRESH = { segment: 0, ordinal: 0, attempt: 0, failures: 0, due: 0, reason: '' }
 
 export class CheckpointPlan {
-  readonly carried: Carried[] = []
   readonly segments: PlannedSegment[] = []
-  private readonly frozen: FrozenLane[] = []
-  /** Delayed and dead jobs that get a place, and which. */
-  private readonly placed: { job: JobEntry; segment: Segment; ordinal: number }[] = []
+  readonly frozen = new FrozenLanes()
+  private readonly carried: { readonly job: JobEntry; readonly state: number }[] = []
+  private readonly carriedNodes: number[] = []
   private carriedBytes = 0
+  private carriedReady = false
+  /** Ends of the carried records in the writer's region, in the order they were written. */
+  private readonly ends: number[] = []
   private readonly state: StoreState
   private readonly options: EngineOptions
   private oldestBefore = Infinity
@@ -85,24 +81,38 @@ export class CheckpointPlan {
   }
 
   private planReady(): void {
-    for (const bucket of this.state.buckets.values()) {
-      if (bucket.store === undefined) continue
-      const lanes: LaneJobs[] = []
-      let bytes = 0
-      for (const lane of bucket.lanes.values()) {
-        if (lane.jobs.length + lane.returned.length === 0) continue
-        const jobs = lane.jobs.toArray()
-        let laneBytes = lane.jobs.bytes
-        for (const job of lane.returned) laneBytes += job.length
-        if (lane.returned.length > 0) jobs.push(...lane.returned)
-        if (lane.returned.length > 0) jobs.sort((a, b) => a.id - b.id)
-        bytes += laneBytes
-        lanes.push({ name: lane.slot.name, jobs, bytes: laneBytes, lane })
+    const { lanes } = this.state.ready
+    const byBucket = new Map<number, { lanes: number[]; bytes: number }>()
+    for (let lane = 0; lane < lanes.end; lane++) {
+      if (!lanes.has(lane) || lanes.inMemory(lane) === 0) continue
+      const bucket = lanes.bucketOf(lane)
+      let group = byBucket.get(bucket)
+      if (group === undefined) {
+        group = { lanes: [], bytes: 0 }
+        byBucket.set(bucket, group)
       }
-      if (lanes.length === 0) continue
-      if (this.isSmall(bytes)) for (const { jobs } of lanes) for (const job of jobs) this.carry(job, CARRY_READY)
-      else this.planSegments(bucket.store, lanes)
+      group.lanes.push(lane)
+      group.bytes += lanes.bytes(lane)
     }
+    for (const [bucket, group] of byBucket) {
+      const { store } = lanes.buckets[bucket] as NonNullable<(typeof lanes.buckets)[number]>
+      if (store === undefined) continue
+      if (this.isSmall(group.bytes)) for (const lane of group.lanes) this.carryLane(lane)
+      else {
+        this.planSegments(
+          store,
+          group.lanes.map((lane) => ({ source: { lane }, count: lanes.inMemory(lane), bytes: lanes.bytes(lane) })),
+        )
+      }
+    }
+  }
+
+  private carryLane(lane: number): void {
+    const { jobs, ready } = this.state
+    this.carriedReady = true
+    this.carriedBytes += ready.lanes.get(lane, LISTED) === 0 ? 0 : ready.lanes.bytes(lane)
+    for (let node = ready.lanes.head(lane); node !== NO_JOB; node = jobs.next(node)) this.carriedNodes.push(node)
+    for (const job of ready.lanes.returnedJobs(lane)) this.carried.push({ job, state: CARRY_READY })
   }
 
   private planDelayed(now: number): void {
@@ -131,64 +141,33 @@ export class CheckpointPlan {
     else this.planSegments(this.state.dead.store, byId(new Map([['', jobs]])))
   }
 
-  /** Cuts the lanes into segments of about `segmentBytes`; a long lane may end in one and go on in the next. */
-  private planSegments(set: SegmentSet, lanes: readonly LaneJobs[]): void {
+  /** Cuts the sources into segments of about `segmentBytes`; a long one may end in one and go on in the next. */
+  private planSegments(set: SegmentSet, sources: readonly SizedSource[]): void {
     const { segmentBytes } = this.options.tuning
-    let current: { name: string; jobs: JobEntry[] }[] = []
-    const pieces: { lane: LaneJobs; from: number; to: number; index: number; base: number }[] = []
-    let index = 0
+    let pieces: Piece[] = []
     let bytes = 0
     let ordinal = 0
-    const sizes: number[] = []
-    const contents: { name: string; jobs: JobEntry[] }[][] = []
     const cut = (): void => {
-      sizes.push(ordinal)
-      contents.push(current)
-      current = []
-      index++
+      this.segments.push({ set, ...this.newSegment(set, ordinal), pieces })
+      pieces = []
       bytes = 0
       ordinal = 0
     }
-    for (const lane of lanes) {
+    for (const { source, count, bytes: sourceBytes } of sources) {
       let from = 0
-      while (from < lane.jobs.length) {
-        // By the average of the lane: looking at each job would make the pause longer for no gain.
-        const average = lane.bytes / lane.jobs.length
+      while (from < count) {
+        // By the average of the source: looking at each job would make the pause longer for no gain.
+        const average = sourceBytes / count
         const room = Math.max(1, Math.ceil((segmentBytes - bytes) / average))
-        const to = Math.min(lane.jobs.length, from + room)
+        const to = Math.min(count, from + room)
         bytes += (to - from) * average
-        pieces.push({ lane, from, to, index, base: ordinal })
-        current.push({ name: lane.name, jobs: lane.jobs.slice(from, to) })
+        pieces.push({ source, from, to, base: ordinal })
         ordinal += to - from
         from = to
         if (bytes >= segmentBytes) cut()
       }
     }
-    if (current.length > 0) cut()
-    const segments = sizes.map((records) => this.newSegment(set, records))
-    for (const [i, { segment, salt }] of segments.entries()) {
-      this.segments.push({ set, segment, salt, lanes: contents[i] })
-    }
-    this.placePieces(lanes, pieces, segments)
-  }
-
-  private placePieces(
-    lanes: readonly LaneJobs[],
-    pieces: readonly { lane: LaneJobs; from: number; to: number; index: number; base: number }[],
-    segments: readonly { segment: Segment }[],
-  ): void {
-    const parts = new Map<LaneJobs, Part[]>(lanes.map((lane) => [lane, []]))
-    for (const { lane, from, to, index, base } of pieces) {
-      parts.get(lane)?.push({ from, to, segment: segments[index].segment, base })
-    }
-    for (const [lane, laneParts] of parts) {
-      if (lane.lane !== undefined) this.frozen.push({ lane: lane.lane, jobs: lane.jobs, parts: laneParts })
-      else {
-        for (const { from, to, segment, base } of laneParts) {
-          for (let i = from; i < to; i++) this.placed.push({ job: lane.jobs[i], segment, ordinal: base + i - from })
-        }
-      }
-    }
+    if (pieces.length > 0) cut()
   }
 
   private newSegment(set: SegmentSet, records: number): { segment: Segment; salt: number } {
@@ -207,59 +186,116 @@ export class CheckpointPlan {
     return { segment, salt }
   }
 
-  /** Jobs get their places. From here on a job that is taken out is marked in the segment that is being written. */
-  freeze(): void {
-    const { state } = this
-    this.oldestBefore = state.oldestInMemory
-    state.oldestFrozen = state.oldestInMemory
-    if (!this.carried.some((one) => one.state === CARRY_READY)) state.oldestInMemory = Infinity
-    for (const { lane, jobs, parts } of this.frozen) {
-      // Jobs that came back may have had a home, which is marked consumed; the others have none.
-      for (const job of lane.returned) job.home = undefined
-      lane.jobs = new JobDeque()
-      lane.returned = []
-      lane.frozen = { jobs, from: 0, to: jobs.length, place: (i) => placeOf(parts, i) }
+  /** Writes the carried jobs into the open batch; returns how many. */
+  writeCarried(writer: ByteWriter): number {
+    const { jobs } = this.state
+    for (const { job, state: as } of this.carried) {
+      const { attempt, failures, due, reason } = job
+      const home = this.state.homeOf(job)
+      const fields = { state: as, segment: home?.id ?? 0, ordinal: job.ordinal, attempt, failures, due, reason }
+      this.writeOne(writer, fields, job.chunk as Chunk, job.start, job.end)
     }
-    for (const { job, segment, ordinal } of this.placed) {
-      job.home = segment
-      job.ordinal = ordinal
+    for (const node of this.carriedNodes) {
+      this.writeOne(writer, { ...FRESH, state: CARRY_READY }, jobs.chunk(node), jobs.start(node), jobs.end(node))
+    }
+    return this.ends.length
+  }
+
+  private writeOne(writer: ByteWriter, fields: CarryFields, chunk: Chunk, start: number, end: number): void {
+    writeCarry(writer, fields, chunk.buffer, start, end)
+    this.ends.push(writer.length)
+  }
+
+  /** The new journal holds them: their bytes are there now. `start` is where the region of `writeCarried` began. */
+  moveCarried(buffer: Buffer, start: number): void {
+    const { jobs } = this.state
+    const chunk = newChunk(buffer)
+    let at = 0
+    for (const { job } of this.carried) {
+      const end = start + this.ends[at++]
+      this.state.move(job, chunk, end - job.length, end)
+      job.home = undefined
+    }
+    for (const node of this.carriedNodes) {
+      const end = start + this.ends[at++]
+      jobs.move(node, chunk, end - jobs.length(node), end)
     }
   }
 
-  /** C8 is done: frozen jobs are served from their segments. Returns those that are in memory no more. */
-  thaw(): JobEntry[][] {
-    const { state } = this
-    const left: JobEntry[][] = []
-    for (const { lane, parts } of this.frozen) {
-      if (lane.frozen !== undefined) left.push(lane.frozen.jobs.slice(lane.frozen.from, lane.frozen.to))
-      lane.thaw(parts.map((part) => new Run(part.segment, part.base, part.base + part.to - part.from)))
+  /** Jobs get their places. From here on a job that is taken out is marked in the segment that is being written. */
+  freeze(): void {
+    const { state, frozen } = this
+    const { lanes } = state.ready
+    this.oldestBefore = state.oldestInMemory
+    state.oldestFrozen = state.oldestInMemory
+    if (!this.carriedReady) state.oldestInMemory = Infinity
+    lanes.frozen = frozen
+    for (const { segment, pieces } of this.segments) {
+      for (const { source, from, to, base } of pieces) {
+        if ('lane' in source) {
+          if (from === 0) lanes.freeze(source.lane)
+          frozen.addPart(to, segment, base)
+        } else {
+          for (let i = from; i < to; i++) {
+            source.jobs[i].home = segment
+            source.jobs[i].ordinal = base + i - from
+          }
+        }
+      }
     }
+  }
+
+  /** C8 is done: what was frozen is served from its segments. Goes on beside the work, since there may be very much. */
+  async thaw(pause: (count: number) => Promise<void> | undefined): Promise<void> {
+    const { state, frozen } = this
+    const { lanes } = state.ready
     const of = (set: SegmentSet): Segment[] => this.segments.filter((one) => one.set === set).map((one) => one.segment)
     state.delayed.thaw(of(state.delayed.store))
     state.dead.thaw(of(state.dead.store))
     state.dead.forgetEmpty()
     state.oldestFrozen = Infinity
-    return left
+    for (let i = 0; i < frozen.count; i++) {
+      const lane = frozen.lanes[i]
+      lanes.thaw(lane)
+      frozen.forEachPart(i, (segment, first, end) => lanes.thawRun(lane, segment, first, end, frozen.bounds[i]))
+      const paused = pause(this.forgetNodes(i))
+      if (paused !== undefined) await paused
+    }
+    lanes.frozen = undefined
+  }
+
+  /** Returns how many there were. */
+  private forgetNodes(i: number): number {
+    const { state, frozen } = this
+    const { jobs } = state
+    let isTaken = true
+    let count = 0
+    for (let node = frozen.heads[i]; node !== NO_JOB; count++) {
+      const next = jobs.next(node)
+      if (node === frozen.cursors[i]) isTaken = false
+      const entry = jobs.entry(node)
+      jobs.remove(node)
+      if (entry !== undefined && !isTaken) state.drop(entry)
+      node = next
+    }
+    return count
   }
 
   /** The checkpoint failed: everything stays in memory; homes in its segments count for nothing. */
   unfreeze(): void {
-    const { state } = this
+    const { state, frozen } = this
+    const { lanes } = state.ready
     for (const { segment } of this.segments) segment.abandoned = true
-    for (const { lane } of this.frozen) lane.unfreeze()
+    for (const lane of frozen.lanes) lanes.unfreeze(lane)
+    lanes.frozen = undefined
     state.oldestInMemory = Math.min(state.oldestInMemory, this.oldestBefore)
     state.oldestFrozen = Infinity
   }
 }
 
-function placeOf(parts: readonly Part[], i: number): { segment: Segment; ordinal: number } {
-  for (const part of parts) if (i < part.to) return { segment: part.segment, ordinal: part.base + i - part.from }
-  assert(false, 'a frozen job has a place')
-}
-
-function byId(groups: ReadonlyMap<string, JobEntry[]>): LaneJobs[] {
+function byId(groups: ReadonlyMap<string, JobEntry[]>): SizedSource[] {
   return [...groups].map(([name, jobs]) => {
     const bytes = jobs.reduce((sum, job) => sum + job.length, 0)
-    return { name, jobs: jobs.sort((a, b) => a.id - b.id), bytes, lane: undefined }
+    return { source: { name, jobs: jobs.sort((a, b) => a.id - b.id) }, count: jobs.length, bytes }
   })
 }

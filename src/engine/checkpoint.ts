@@ -4,22 +4,21 @@
  */
 import { ByteWriter } from '../bytes/byte-writer.js'
 import { HoldfastError, ioError } from '../errors.js'
-import { CHUNK_BYTES, SEGMENT_BLOCK_BYTES } from '../limits.js'
+import { CHUNK_BYTES } from '../limits.js'
 import { compareBuckets, KIND_START } from '../queue/bucket.js'
 import type { ConsumedSet } from '../store/bucket-info.js'
 import { join, journalName } from '../store/file-names.js'
 import { RECORD_SET, RECORD_SLOT } from '../store/format.js'
-import { readAddedAt } from '../store/job-record.js'
 import type { JournalFile, JournalWriter } from '../store/journal-writer.js'
 import { closeQuietly } from '../store/json-file.js'
 import { type Manifest, writeManifest } from '../store/manifest.js'
-import { beginBatch, writeCarry } from '../store/records.js'
+import { beginBatch } from '../store/records.js'
 import type { Segment } from '../store/segment.js'
 import { removeBeside, removeIfThere, type SegmentSet } from '../store/segment-set.js'
-import { SegmentWriter } from '../store/segment-writer.js'
-import { CheckpointPlan, type PlannedSegment } from './checkpoint-plan.js'
+import { CheckpointPlan } from './checkpoint-plan.js'
 import type { EngineOptions } from './engine-options.js'
 import { newSalt } from './recovery.js'
+import { writePlanned } from './segment-pieces.js'
 import type { StoreState } from './store-state.js'
 
 export interface CheckpointContext {
@@ -37,9 +36,8 @@ export interface CheckpointContext {
   manifest: Manifest
 }
 
-/** Written between two yields: keeps a slice near a millisecond. */
-const DROP_SLICE_COUNT = 5000
-const SLICE_BYTES = 4 * SEGMENT_BLOCK_BYTES
+/** Jobs that leave memory between two yields. */
+const THAW_SLICE_COUNT = 4000
 
 interface Frozen {
   readonly plan: CheckpointPlan
@@ -87,16 +85,7 @@ function freeze(context: CheckpointContext, next: JournalFile): Frozen {
   const plan = new CheckpointPlan(state, options, now)
   const writer = new ByteWriter(CHUNK_BYTES)
   beginBatch(writer)
-  const places: number[] = []
-  for (const { job, state: as } of plan.carried) {
-    const { attempt, failures, due, reason } = job
-    const home = state.homeOf(job)
-    const fields = { state: as, segment: home?.id ?? 0, ordinal: job.ordinal, attempt, failures, due, reason }
-    const chunk = job.chunk as NonNullable<typeof job.chunk>
-    writeCarry(writer, fields, chunk.buffer, job.start, job.end)
-    places.push(writer.length)
-  }
-  const records = plan.carried.length + writeValues(writer, state) + writeSlotClocks(writer, state, now)
+  const records = plan.writeCarried(writer) + writeValues(writer, state) + writeSlotClocks(writer, state, now)
   journal.rotate(
     next,
     { buffer: writer.buffer, start: writer.start, end: writer.position },
@@ -105,12 +94,7 @@ function freeze(context: CheckpointContext, next: JournalFile): Frozen {
     state.epoch,
   )
   // The rotation is written: only now does memory change, so a failure above leaves nothing to undo.
-  const chunk = { buffer: writer.buffer, bytes: writer.buffer.length, live: 0 }
-  for (const [i, { job }] of plan.carried.entries()) {
-    const end = writer.start + places[i]
-    state.move(job, chunk, end - job.length, end)
-    job.home = undefined
-  }
+  plan.moveCarried(writer.buffer, writer.start)
   plan.freeze()
   const marks = takeMarks(state)
   state.seen.freeze()
@@ -146,11 +130,12 @@ function writeValues(writer: ByteWriter, state: StoreState): number {
 
 export function writeSlotClocks(writer: ByteWriter, state: StoreState, now: number): number {
   let records = 0
-  for (const slot of state.ready.slots.values()) {
-    if (slot.notBefore <= now) continue
+  const { slots } = state.ready
+  for (let slot = 0; slot < slots.end; slot++) {
+    if (!slots.has(slot) || slots.notBefore(slot) <= now) continue
     writer.u8(RECORD_SLOT)
-    writer.string(slot.name)
-    writer.varint(Math.ceil(slot.notBefore))
+    writer.string(slots.name(slot))
+    writer.varint(Math.ceil(slots.notBefore(slot)))
     records++
   }
   return records
@@ -173,9 +158,7 @@ function takeMarks(state: StoreState): Map<SegmentSet, Map<Segment, ConsumedSet>
 /** As Scrapy's active.json lists them: the buckets that hold requests, best first. */
 function startPriorities(state: StoreState): (number | string)[] {
   const buckets = [...state.buckets.values()].filter((bucket) => {
-    if (bucket.store === undefined) return false
-    for (const lane of bucket.lanes.values()) if (lane.count > 0) return true
-    return false
+    return bucket.store !== undefined && bucket.readyLanes > 0
   })
   buckets.sort(compareBuckets)
   return buckets.map((bucket) => (bucket.kind === KIND_START ? bucket.name : 0 - bucket.priority))
@@ -187,10 +170,14 @@ async function publish(context: CheckpointContext, frozen: Frozen): Promise<void
   const { files } = state.env
   const { plan, marks, manifest } = frozen
   const directories = new Set<string>()
+  const pause = async (): Promise<void> => {
+    await state.env.clock.yield()
+    context.checkpointGuard()
+  }
   for (const planned of plan.segments) {
     if (!directories.has(planned.set.directory)) planned.set.makeDirectory()
     directories.add(planned.set.directory)
-    await writeSegment(context, planned) // C3
+    await writePlanned(state, plan, planned, pause) // C3
   }
   const seen = await state.seen.writeFrozen() // C4
   context.checkpointGuard()
@@ -215,31 +202,6 @@ async function publish(context: CheckpointContext, frozen: Frozen): Promise<void
   context.manifest = whole
 }
 
-async function writeSegment(context: CheckpointContext, planned: PlannedSegment): Promise<void> {
-  const { state } = context
-  const { segment } = planned
-  const writer = new SegmentWriter(state.env.files, segment.path, state.jobId, segment.id, planned.salt)
-  try {
-    let sliceEnd = SLICE_BYTES
-    for (const lane of planned.lanes) {
-      writer.beginLane(lane.name)
-      for (const job of lane.jobs) {
-        // Taken meanwhile or not: its record keeps its ordinal, and what happened since is in the journal.
-        const { buffer } = job.chunk as NonNullable<typeof job.chunk>
-        writer.add(job, job.id, readAddedAt(buffer, job.start, job.end), buffer, job.start, job.end)
-        if (writer.bytes < sliceEnd) continue
-        sliceEnd = writer.bytes + SLICE_BYTES
-        await state.env.clock.yield()
-        context.checkpointGuard()
-      }
-    }
-    segment.seal(await writer.finish())
-  } catch (error) {
-    writer.abandon()
-    throw error
-  }
-}
-
 /** C9: nothing here is needed any more, so nothing here can fail the checkpoint. */
 async function finish(context: CheckpointContext, frozen: Frozen): Promise<void> {
   const { state } = context
@@ -249,20 +211,20 @@ async function finish(context: CheckpointContext, frozen: Frozen): Promise<void>
   state.seen.commitFrozen()
   // In this turn memory follows the manifest; what is removed after it is needed by nobody.
   const removals = [...state.segmentSets()].map((set) => set.commit())
-  const left = frozen.plan.thaw()
+  let count = 0
+  const thawed = frozen.plan.thaw((more) => {
+    count += more
+    if (count < THAW_SLICE_COUNT) return undefined
+    count = 0
+    return state.env.clock.yield()
+  })
   for (const name of files.readDirectory(state.paths.journal)) {
     if (name < journalName(frozen.manifest.journal.first)) await removeBeside(files, join(state.paths.journal, name))
   }
   await Promise.all(removals)
-  state.ready.prune(state.buckets.values(), context.now())
-  // Only the counting of memory is left: in slices, since there may be very many.
-  let count = 0
-  for (const jobs of left) {
-    for (const job of jobs) {
-      state.drop(job)
-      if (++count % DROP_SLICE_COUNT === 0) await state.env.clock.yield()
-    }
-  }
+  await thawed
+  await state.ready.prune(context.now(), () => state.env.clock.yield())
+  state.pruneBuckets()
 }
 
 function undo(context: CheckpointContext, frozen: Frozen): void {

@@ -13,7 +13,7 @@ import {
   SEGMENT_BYTES,
   SYNC_EVERY_MS_DEFAULT,
 } from '../limits.js'
-import type { SlotLimits } from '../queue/slot.js'
+import type { SlotLimits } from '../queue/slot-table.js'
 import type { StoreKind } from '../store/manifest.js'
 
 /** Bounds that tests and simulations make small. */

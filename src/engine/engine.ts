@@ -7,7 +7,7 @@ import { EventEmitter } from 'node:events'
 import { guardedFiles } from '../env/guarded-files.js'
 import type { DirectoryLock } from '../env/lock.js'
 import { HoldfastError, ioError } from '../errors.js'
-import type { JobEntry } from '../queue/job-entry.js'
+import { type JobEntry, newChunk } from '../queue/job-entry.js'
 import type { LeaseEntry } from '../queue/lease-table.js'
 import * as F from '../store/format.js'
 import type { JournalWriter } from '../store/journal-writer.js'
@@ -120,7 +120,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
         applied: () => this.afterApply(),
         failed: (error) => this.fail(error),
         warn: (code, message) => this.warn(code, message),
-        newChunk: (buffer) => ({ buffer, bytes: buffer.length, live: 0 }),
+        newChunk: (buffer) => newChunk(buffer),
       },
     })
     this.desk.committer = this.committer

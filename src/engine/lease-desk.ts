@@ -193,7 +193,7 @@ export class LeaseDesk {
   private applyEnding(lease: LeaseEntry, ending: Ending, due: number): void {
     const { state } = this
     const { job } = lease
-    const { slot } = job.lane
+    const slot = state.ready.lanes.slotOf(job.lane)
     state.leases.end(lease)
     switch (ending.verb) {
       case 'ack':
@@ -268,7 +268,7 @@ export class LeaseDesk {
     const operation: Operation = {
       finishing: true,
       apply: () => {
-        const { slot } = job.lane
+        const slot = state.ready.lanes.slotOf(job.lane)
         state.leases.end(lease)
         state.counters.expired++
         if (spent) this.makeDead(job, reason)

@@ -5,7 +5,7 @@
 import { assert } from '../assert.js'
 import { DecodeError } from '../bytes/byte-reader.js'
 import { laterClock } from '../priority/ready-queue.js'
-import type { Chunk, JobEntry } from '../queue/job-entry.js'
+import { type Chunk, type JobEntry, newChunk } from '../queue/job-entry.js'
 import { CARRY_DEAD, CARRY_DELAYED, CARRY_LEASED, CARRY_READY, corrupt, JOB_SEEN } from '../store/format.js'
 import { emptyJobHeader, readJobHeader } from '../store/job-record.js'
 import { type BatchHeader, type CarryFields, type Home, type RecordVisitor, visitBatch } from '../store/records.js'
@@ -17,7 +17,7 @@ export class Replayer implements RecordVisitor {
   private readonly jobs: JobsById
   private readonly leased = new Set<number>()
   private readonly segments = new Map<number, Segment>()
-  private chunk: Chunk = { buffer: Buffer.alloc(0), bytes: 0, live: 0 }
+  private chunk: Chunk = newChunk(Buffer.alloc(0))
   private time = 0
   private offset = 0
   highestSegmentId = 0
@@ -37,7 +37,7 @@ export class Replayer implements RecordVisitor {
     _path: string,
     at: number,
   ): void => {
-    if (this.chunk.buffer !== buffer) this.chunk = { buffer, bytes: buffer.length, live: 0 }
+    if (this.chunk.buffer !== buffer) this.chunk = newChunk(buffer)
     this.time = header.time
     this.offset = at
     this.state.epoch = Math.max(this.state.epoch, header.epoch)
@@ -143,8 +143,10 @@ export class Replayer implements RecordVisitor {
 
   /** It was handed out no later than its batch was written: the slot's delay counts from there. */
   private moveClock({ lane }: JobEntry): void {
-    const { delayMs } = lane.slot.limits
-    if (delayMs > 0) lane.slot.notBefore = Math.max(lane.slot.notBefore, this.time + delayMs)
+    const { slots, lanes } = this.state.ready
+    const slot = lanes.slotOf(lane)
+    const { delayMs } = slots.limitsOfSlot(slot)
+    if (delayMs > 0) slots.setNotBefore(slot, Math.max(slots.notBefore(slot), this.time + delayMs))
   }
 
   private note(segmentId: number): void {
@@ -227,8 +229,9 @@ export class Replayer implements RecordVisitor {
   }
 
   slot(name: string, notBefore: number): void {
-    const slot = this.state.ready.slot(name)
-    slot.notBefore = laterClock(slot.notBefore, notBefore)
+    const { ready } = this.state
+    const slot = ready.slot(name)
+    ready.slots.setNotBefore(slot, laterClock(ready.slots.notBefore(slot), notBefore))
   }
 
   open(recovered: number): void {
@@ -249,8 +252,8 @@ export class Replayer implements RecordVisitor {
     const { state } = this
     for (const bucket of state.buckets.values()) {
       for (const segment of bucket.store?.segments ?? []) {
-        for (const { name, first, count } of segment.index.lanes) {
-          state.ready.addRun(state.ready.lane(bucket, name), segment, first, first + count)
+        for (const { name, first, count, lowestId, highestId } of segment.index.lanes) {
+          state.ready.addRun(state.ready.lane(bucket, name), segment, first, first + count, lowestId, highestId)
         }
       }
     }
@@ -271,7 +274,7 @@ export class Replayer implements RecordVisitor {
     ready.sort(byId)
     for (const entry of ready) {
       entry.due = 0
-      state.ready.push(entry)
+      state.ready.giveBack(entry)
     }
     return recovered
   }

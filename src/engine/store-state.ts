@@ -4,24 +4,19 @@
  * there, except while the running checkpoint is giving it that home.
  */
 import type { Env } from '../env/env.js'
-import {
-  JOB_OVERHEAD_BYTES,
-  MAX_ATTEMPTS_DEFAULT,
-  OPEN_FILES_MAX,
-  READ_AHEAD_BYTES,
-  READ_AHEAD_TOTAL_BYTES,
-} from '../limits.js'
+import { MAX_ATTEMPTS_DEFAULT, OPEN_FILES_MAX, READ_AHEAD_BYTES, READ_AHEAD_TOTAL_BYTES } from '../limits.js'
 import { ReadyQueue } from '../priority/ready-queue.js'
 import { Bucket, KIND_MEMORY, KIND_ORDINARY, KIND_START } from '../queue/bucket.js'
-import { type Chunk, JobEntry } from '../queue/job-entry.js'
-import type { Lane, LaneReader, Run } from '../queue/lane.js'
+import { type Chunk, JobEntry, newChunk } from '../queue/job-entry.js'
+import { JobTable } from '../queue/job-table.js'
+import type { LaneReader } from '../queue/lane-table.js'
 import { LeaseTable } from '../queue/lease-table.js'
-import type { SlotLimits } from '../queue/slot.js'
+import type { SlotLimits } from '../queue/slot-table.js'
 import type { SeenSet } from '../seen/seen-set.js'
 import { FileCache } from '../store/file-cache.js'
 import { bucketDirectory, bucketName, DEAD_BUCKET, DELAYED_BUCKET, type JobPaths } from '../store/file-names.js'
 import { CARRY_DEAD, CARRY_DELAYED, CARRY_READY, corrupt, JOB_START } from '../store/format.js'
-import { emptyJobHeader, readAddedAt, readJobHeader } from '../store/job-record.js'
+import { emptyJobHeader, type JobHeader, readAddedAt, readJobHeader } from '../store/job-record.js'
 import { type CounterValues, type StoreKind, zeroCounters } from '../store/manifest.js'
 import { BlockCache, type RecordSpan, type Segment, type SegmentRecord } from '../store/segment.js'
 import { SegmentSet } from '../store/segment-set.js'
@@ -49,6 +44,7 @@ export class StoreState implements LaneReader {
   readonly buckets = new Map<string, Bucket>()
   /** The same by kind and priority: no name is made to find one. */
   private readonly byPriority = [KIND_MEMORY, KIND_ORDINARY, KIND_START].map(() => new Map<number, Bucket>())
+  readonly jobs = new JobTable()
   readonly ready: ReadyQueue
   readonly leases = new LeaseTable()
   readonly delayed: DelayedJobs
@@ -65,15 +61,13 @@ export class StoreState implements LaneReader {
   /** Highest generation any file names: never used again, committed or not. */
   highestGeneration = 0
   epoch = 0
-  /** Chunks that hold live jobs, plus what each job costs beside its bytes. */
-  memoryBytes = 0
   memoryOnly = 0
   /** Added-at of the oldest job that may still be in memory. */
   oldestInMemory = Infinity
   /** The same for what a running checkpoint has frozen. */
   oldestFrozen = Infinity
   /** Runs that read ahead, the one that did longest ago first. */
-  private readonly ahead = new Set<Run>()
+  private readonly ahead = new Map<number, RecordSpan>()
   private aheadBytes = 0
   private readonly header = emptyJobHeader()
   /** The header `entryFrom` read last. */
@@ -86,7 +80,7 @@ export class StoreState implements LaneReader {
     this.lifo = options.lifo
     this.maxAttempts = options.maxAttempts ?? MAX_ATTEMPTS_DEFAULT
     this.handles = new FileCache(options.env.files, OPEN_FILES_MAX)
-    this.ready = new ReadyQueue(options.lifo, options.limitsOf)
+    this.ready = new ReadyQueue(this.jobs, options.lifo, options.limitsOf, options.env.random.uint32())
     this.delayed = new DelayedJobs(this, this.segmentSet(DELAYED_BUCKET))
     this.dead = new DeadLetters(this, this.segmentSet(DEAD_BUCKET))
   }
@@ -101,10 +95,26 @@ export class StoreState implements LaneReader {
     if (bucket === undefined) {
       const name = kind === KIND_MEMORY ? `memory ${priority}` : bucketName(priority, kind === KIND_START)
       bucket = new Bucket(name, priority, kind, kind === KIND_MEMORY ? undefined : this.segmentSet(name))
+      this.ready.lanes.addBucket(bucket)
       this.buckets.set(name, bucket)
       known.set(priority, bucket)
     }
     return bucket
+  }
+
+  /** A bucket without lanes and files goes: priorities may be as many as there are moments. */
+  pruneBuckets(): void {
+    for (const [name, bucket] of this.buckets) {
+      if (bucket.laneCount > 0 || bucket.store?.isEmpty === false) continue
+      this.buckets.delete(name)
+      this.byPriority[bucket.kind].delete(bucket.priority)
+      this.ready.lanes.removeBucket(bucket)
+    }
+  }
+
+  /** Jobs in memory and their bytes. */
+  get memoryBytes(): number {
+    return this.jobs.memoryBytes
   }
 
   /** Every set of segments: buckets, delayed, dead. */
@@ -121,34 +131,42 @@ export class StoreState implements LaneReader {
     return undefined
   }
 
-  /** An entry for the job record in `chunk.buffer[start, end)`; its lane follows from the record. */
+  /** An entry for the job record in `chunk.buffer[start, end)`, held; its lane follows from the record. */
   entryFrom(chunk: Chunk, start: number, end: number): JobEntry {
     const { header } = this
     readJobHeader(chunk.buffer, start, end, header)
-    const kind = header.flags & JOB_START ? KIND_START : KIND_ORDINARY
-    const lane = this.ready.lane(this.bucket(header.priority, kind), header.slot)
+    return this.entryOf(chunk, start, end, this.laneOf(header, chunk.buffer))
+  }
+
+  /** Of a header that was read from `buffer`. */
+  laneOf(header: JobHeader, buffer: Buffer): number {
+    const bucket = this.bucket(header.priority, header.flags & JOB_START ? KIND_START : KIND_ORDINARY)
+    return this.ready.laneOf(bucket, this.ready.slots.ofBytes(buffer, header.slotAt, header.slotEnd))
+  }
+
+  private entryOf(chunk: Chunk, start: number, end: number, lane: number): JobEntry {
+    const { header } = this
     if (header.addedAt < this.oldestInMemory) this.oldestInMemory = header.addedAt
-    const entry = new JobEntry(header.id, lane, chunk, start, end)
+    const entry = new JobEntry(header.id, this.ready.lanes.bucket(lane), lane, chunk, start, end)
     this.retain(entry)
     return entry
   }
 
   /** Brings a job of a segment into memory. Marks nothing: the caller does. */
   load(segment: Segment, ordinal: number): JobEntry {
-    return this.loadRecord(segment, ordinal, segment.read(ordinal))
-  }
-
-  private loadRecord(segment: Segment, ordinal: number, record: SegmentRecord): JobEntry {
-    let entry: JobEntry
+    const record = segment.read(ordinal)
     try {
-      entry = this.entryFrom(
-        { buffer: record.buffer, bytes: record.end - record.start, live: 0 },
-        record.start,
-        record.end,
-      )
+      readJobHeader(record.buffer, record.start, record.end, this.header)
     } catch (error) {
       throw corrupt(segment.path, `record ${ordinal}: ${(error as Error).message}`, undefined, error)
     }
+    return this.entryOfRecord(segment, ordinal, record, this.laneOf(this.header, record.buffer))
+  }
+
+  /** `header` is that of the record. */
+  private entryOfRecord(segment: Segment, ordinal: number, record: SegmentRecord, lane: number): JobEntry {
+    const { buffer, start, end } = record
+    const entry = this.entryOf(newChunk(buffer, end - start), start, end, lane)
     entry.attempt = record.attempt
     entry.failures = record.failures
     entry.due = record.due
@@ -158,77 +176,98 @@ export class StoreState implements LaneReader {
     return entry
   }
 
-  /** LaneReader: reads ahead, since the lanes are served in turn. */
-  record(run: Run, ordinal: number): SegmentRecord {
-    const { segment } = run
-    const known = segment.fromSpan(run.ahead, ordinal)
+  /** Reads ahead where the lanes of a segment are served in turn; one that is read in order has its block at hand. */
+  private record(run: number, segment: Segment, ordinal: number): SegmentRecord {
+    const known = segment.fromSpan(this.ahead.get(run), ordinal) ?? segment.fromLastBlock(ordinal)
     if (known !== undefined) return known
-    const span = segment.readAhead(ordinal, run.first, run.end, this.lifo, READ_AHEAD_BYTES)
+    const { runs } = this.ready.lanes
+    const span = segment.readAhead(ordinal, runs.first(run), runs.end(run), this.lifo, READ_AHEAD_BYTES)
     this.keepAhead(run, span)
     return segment.fromSpan(span, ordinal) as SegmentRecord
   }
 
-  private keepAhead(run: Run, span: RecordSpan): void {
-    if (run.ahead !== undefined) this.dropAhead(run)
-    run.ahead = span
-    this.ahead.add(run)
+  private keepAhead(run: number, span: RecordSpan): void {
+    this.runEnded(run)
+    this.ahead.set(run, span)
     this.aheadBytes += span.buffer.length
-    for (const oldest of this.ahead) {
+    for (const oldest of this.ahead.keys()) {
       if (this.aheadBytes <= READ_AHEAD_TOTAL_BYTES) return
-      this.dropAhead(oldest)
+      this.runEnded(oldest)
     }
   }
 
-  private dropAhead(run: Run): void {
-    this.aheadBytes -= run.ahead?.buffer.length ?? 0
-    run.ahead = undefined
+  /** LaneReader: what was read ahead for the run is of no use any more. */
+  runEnded(run: number): void {
+    const span = this.ahead.get(run)
+    if (span === undefined) return
+    this.aheadBytes -= span.buffer.length
     this.ahead.delete(run)
   }
 
-  loadForLane(lane: Lane, segment: Segment, ordinal: number): JobEntry {
-    return this.entry(lane, segment, ordinal, segment.read(ordinal))
+  /** LaneReader. */
+  recordId(run: number, ordinal: number): number {
+    const segment = this.ready.lanes.runs.segment(run)
+    const record = this.record(run, segment, ordinal)
+    return this.readHeader(segment, ordinal, record).id
+  }
+
+  private readHeader(segment: Segment, ordinal: number, record: SegmentRecord): JobHeader {
+    try {
+      return readJobHeader(record.buffer, record.start, record.end, this.header)
+    } catch (error) {
+      throw corrupt(segment.path, `record ${ordinal}: ${(error as Error).message}`, undefined, error)
+    }
   }
 
   /** LaneReader. */
-  entry(lane: Lane, segment: Segment, ordinal: number, record: SegmentRecord): JobEntry {
-    const entry = this.loadRecord(segment, ordinal, record)
-    if (entry.lane !== lane) throw corrupt(segment.path, `record ${ordinal} is of another lane than the footer says`)
+  recordEntry(run: number, ordinal: number, lane: number): JobEntry {
+    const segment = this.ready.lanes.runs.segment(run)
+    return this.entryForLane(segment, ordinal, this.record(run, segment, ordinal), lane)
+  }
+
+  loadForLane(lane: number, segment: Segment, ordinal: number): JobEntry {
+    return this.entryForLane(segment, ordinal, segment.read(ordinal), lane)
+  }
+
+  private entryForLane(segment: Segment, ordinal: number, record: SegmentRecord, lane: number): JobEntry {
+    const header = this.readHeader(segment, ordinal, record)
+    const { lanes, slots } = this.ready
+    const bucket = lanes.bucket(lane)
+    const isOfLane =
+      header.priority === bucket.priority &&
+      ((header.flags & JOB_START) !== 0) === (bucket.kind === KIND_START) &&
+      slots.isNamed(lanes.slotOf(lane), record.buffer, header.slotAt, header.slotEnd)
+    if (!isOfLane) throw corrupt(segment.path, `record ${ordinal} is of another lane than the footer says`)
+    const entry = this.entryOfRecord(segment, ordinal, record, lane)
     entry.due = 0
     return entry
   }
 
   retain(entry: JobEntry): void {
-    const { chunk } = entry
-    this.memoryBytes += JOB_OVERHEAD_BYTES
-    if (chunk !== undefined && chunk.live++ === 0) this.memoryBytes += chunk.bytes
+    this.jobs.hold(entry.chunk)
+    this.ready.lanes.hold(entry.lane)
   }
 
   /** The entry leaves memory. Its bytes stay readable for whoever still holds it. */
   drop(entry: JobEntry): void {
-    const { chunk } = entry
-    this.memoryBytes -= JOB_OVERHEAD_BYTES
-    if (chunk !== undefined && --chunk.live === 0) this.memoryBytes -= chunk.bytes
+    this.jobs.letGo(entry.chunk)
+    this.ready.lanes.letGo(entry.lane)
   }
 
   /** Gives the entry other bytes (the same content in another chunk). */
   move(entry: JobEntry, chunk: Chunk, start: number, end: number): void {
-    this.drop(entry)
+    this.jobs.letGo(entry.chunk)
     entry.chunk = chunk
     entry.start = start
     entry.end = end
-    this.retain(entry)
+    this.jobs.hold(chunk)
   }
 
   /** A job that stays in memory must not pin a whole block of a segment. */
   own(entry: JobEntry): void {
     const { chunk, start, end } = entry
     if (chunk === undefined || chunk.bytes !== end - start || chunk.buffer.length === chunk.bytes) return
-    this.move(
-      entry,
-      { buffer: Buffer.from(chunk.buffer.subarray(start, end)), bytes: end - start, live: 0 },
-      0,
-      end - start,
-    )
+    this.move(entry, newChunk(Buffer.from(chunk.buffer.subarray(start, end))), 0, end - start)
   }
 
   /** The home that counts: one in a segment whose checkpoint failed does not. */

@@ -7,7 +7,6 @@ import type { ByteWriter } from '../bytes/byte-writer.js'
 import { MOVE_SLICE_BYTES, SEGMENT_THIN_SHARE } from '../limits.js'
 import type { Bucket } from '../queue/bucket.js'
 import type { JobEntry } from '../queue/job-entry.js'
-import type { Lane } from '../queue/lane.js'
 import { CARRY_READY } from '../store/format.js'
 import { writeCarry } from '../store/records.js'
 import type { Segment } from '../store/segment.js'
@@ -74,7 +73,7 @@ export function takeForward(
   for (const job of jobs) {
     segment.consume(job.ordinal)
     state.own(job)
-    state.ready.moved(job.lane, segment)
+    state.ready.moved(job.lane, segment, state)
   }
   const offsets: number[] = []
   const back = (): void => {
@@ -107,7 +106,7 @@ export function takeForward(
   )
 }
 
-function findLane(state: StoreState, segment: Segment, name: string): Lane {
+function findLane(state: StoreState, segment: Segment, name: string): number {
   const bucket = [...state.buckets.values()].find((one) => one.store?.segments.includes(segment)) as Bucket
   return state.ready.lane(bucket, name)
 }

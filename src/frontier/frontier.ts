@@ -11,8 +11,8 @@ import { HoldfastError } from '../errors.js'
 import { ADD_CHUNK_COUNT } from '../limits.js'
 import type { JobEntry } from '../queue/job-entry.js'
 import type { LeaseEntry } from '../queue/lease-table.js'
-import type { SlotLimits } from '../queue/slot.js'
-import { fingerprint, fingerprintInto, hostOf } from '../seen/fingerprint.js'
+import type { SlotLimits } from '../queue/slot-table.js'
+import { fingerprint, fingerprintInto, hostOf, hostStart, plainHostEnd } from '../seen/fingerprint.js'
 import { FINGERPRINT_BYTES, JOB_START } from '../store/format.js'
 import type { JobHeader } from '../store/job-record.js'
 import { DELAY_MS_MAX, LeaseHandle } from './lease-handle.js'
@@ -70,7 +70,9 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
   private readonly fields: JobFields = {
     priority: 0,
     start: false,
-    slot: '',
+    slotText: '',
+    slotStart: 0,
+    slotEnd: 0,
     due: 0,
     fingerprint: undefined,
     checkSeen: true,
@@ -182,8 +184,26 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
     fields.checkSeen = !dontFilter
     fields.recordSeen = !dontFilter || (init?.recordSeen ?? options.recordSeen ?? false)
     fields.fingerprint = this.identify(parts)
-    fields.slot = init?.slot ?? options.slot ?? (this.slotOf === undefined ? hostOf(parts.url) : this.slotOf(parts))
-    if (typeof fields.slot !== 'string') throw new TypeError(`slot is ${String(fields.slot)}, expected a string`)
+    this.prepareSlot(init?.slot ?? options.slot ?? this.slotOf?.(parts))
+  }
+
+  /** By default the host, which is mostly found where it stands in the URL. */
+  private prepareSlot(named: string | undefined): void {
+    const { fields, parts } = this
+    if (named === undefined && this.slotOf === undefined) {
+      const end = plainHostEnd(parts.url)
+      if (end >= 0) {
+        fields.slotText = parts.url
+        fields.slotStart = hostStart(parts.url)
+        fields.slotEnd = end
+        return
+      }
+    }
+    const slot = named ?? (this.slotOf === undefined ? hostOf(parts.url) : named)
+    if (typeof slot !== 'string') throw new TypeError(`slot is ${String(slot)}, expected a string`)
+    fields.slotText = slot
+    fields.slotStart = 0
+    fields.slotEnd = slot.length
   }
 
   /** 16 bytes; also what finds out that a URL is none. */
@@ -244,7 +264,12 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
       'payload' in header
         ? (header.payload as RequestParts)
         : readRequest((job.chunk as NonNullable<typeof job.chunk>).buffer, header.payloadAt, job.end)
-    const init: RequestInit = { url, method, priority: job.lane.bucket.priority, slot: job.lane.slot.name }
+    const init: RequestInit = {
+      url,
+      method,
+      priority: job.bucket.priority,
+      slot: this.engine.state.ready.slotName(job.lane),
+    }
     if (body !== undefined) init.body = body
     if (headers !== undefined) init.headers = headers
     if (meta !== undefined) init.meta = meta
@@ -308,14 +333,14 @@ export class VisitHandle extends LeaseHandle implements Visit {
     parts: RequestParts,
     header: JobHeader | MemoryJob,
   ) {
-    super(engine, entry, entry.job.lane.bucket.priority, header.addedAt)
+    super(engine, entry, entry.job.bucket.priority, header.addedAt)
     this.frontier = frontier
     this.url = parts.url
     this.method = parts.method
     this.body = parts.body
     this.headers = parts.headers
     this.meta = parts.meta ?? {}
-    this.slot = entry.job.lane.slot.name
+    this.slot = engine.state.ready.slotName(entry.job.lane)
     this.start = 'flags' in header && (header.flags & JOB_START) !== 0
   }
 

@@ -62,7 +62,9 @@ export class Queue<T> extends StoreFace<JobHandle<T>, T> {
     const fields: JobFields = {
       priority: checkPriority(options.priority ?? 0),
       start: false,
-      slot: '',
+      slotText: '',
+      slotStart: 0,
+      slotEnd: 0,
       due: checkDue(options.notBefore ?? 0),
       fingerprint: undefined,
       checkSeen: false,
@@ -128,7 +130,7 @@ export class JobHandle<T> extends LeaseHandle implements Job<T> {
   readonly payload: T
 
   constructor(engine: Engine, entry: LeaseEntry, payload: T, addedAt: number) {
-    super(engine, entry, entry.job.lane.bucket.priority, addedAt)
+    super(engine, entry, entry.job.bucket.priority, addedAt)
     this.payload = payload
   }
 

@@ -156,7 +156,7 @@ export abstract class StoreFace<L extends LeaseHandle, P> extends EventEmitter<S
       dead: state.dead.count,
       memoryOnly: state.memoryOnly,
       seen: state.seen.size,
-      slots: state.ready.slots.size,
+      slots: state.ready.slots.count,
       bytes: {
         memory: state.memoryBytes,
         journal: journal.bytes + journal.olderBytes,
@@ -193,7 +193,7 @@ export abstract class StoreFace<L extends LeaseHandle, P> extends EventEmitter<S
         reason: job.reason,
         attempt: job.attempt,
         failures: job.failures,
-        priority: job.lane.bucket.priority,
+        priority: job.bucket.priority,
         buriedAt: job.due,
         payload,
         raw:

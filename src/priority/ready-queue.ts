@@ -3,13 +3,16 @@
  * work, then by who was served longest ago: highest priority first, no host starves, and names do not matter.
  * A take costs O(log slots). Slots whose clock has not come stand in a second heap; slots at their concurrency in none.
  */
-
 import { type Bucket, compareBuckets } from '../queue/bucket.js'
-import { IndexedHeap } from '../queue/indexed-heap.js'
+import { IntHeap } from '../queue/int-heap.js'
 import type { JobEntry } from '../queue/job-entry.js'
-import { Lane, type LaneReader } from '../queue/lane.js'
-import { Slot, type SlotLimits } from '../queue/slot.js'
+import type { JobTable } from '../queue/job-table.js'
+import { COUNT, type LaneReader, LaneTable } from '../queue/lane-table.js'
+import { ACTIVE, BEST, ELIGIBLE, type SlotLimits, SlotTable, WAITING } from '../queue/slot-table.js'
 import type { Segment } from '../store/segment.js'
+
+/** Slots looked at between two pauses while idle ones are forgotten. */
+const PRUNE_SLICE_COUNT = 10_000
 
 /** A pause never shortens a delay or a longer pause; 0 ends both. */
 export function laterClock(current: number, untilMs: number): number {
@@ -17,181 +20,171 @@ export function laterClock(current: number, untilMs: number): number {
 }
 
 export class ReadyQueue {
-  readonly slots = new Map<string, Slot>()
+  readonly lanes: LaneTable
+  readonly slots: SlotTable
   /** Ready jobs, eligible or not. */
   count = 0
-  private readonly lifo: boolean
-  private readonly limitsOf: (slot: string) => SlotLimits
-  private turn = 0
-  private readonly eligible = new IndexedHeap<Slot>(
-    (a, b) => {
-      const order = compareBuckets((a.lanes.peek() as Lane).bucket, (b.lanes.peek() as Lane).bucket)
-      if (order !== 0) return order < 0
-      return a.active !== b.active ? a.active < b.active : a.turn < b.turn
-    },
-    (slot) => slot.heapIndex,
-    (slot, index) => {
-      slot.heapIndex = index
-    },
-  )
-  private readonly waiting = new IndexedHeap<Slot>(
-    (a, b) => a.notBefore < b.notBefore,
-    (slot) => slot.waitIndex,
-    (slot, index) => {
-      slot.waitIndex = index
-    },
-  )
+  private readonly eligible: IntHeap
+  private readonly waiting: IntHeap
+  /** Wall ms as of the last call that told it. */
+  private now = 0
 
-  constructor(lifo: boolean, limitsOf: (slot: string) => SlotLimits) {
-    this.lifo = lifo
-    this.limitsOf = limitsOf
+  /** `seed` is random: it keeps whoever chooses names from choosing where they are put. */
+  constructor(jobs: JobTable, lifo: boolean, limitsOf: (slot: string) => SlotLimits, seed: number) {
+    this.lanes = new LaneTable(jobs, lifo)
+    this.slots = new SlotTable(this.lanes, limitsOf, seed)
+    const { lanes, slots } = this
+    this.eligible = new IntHeap(
+      (a, b) => {
+        const bestA = slots.get(a, BEST)
+        const bestB = slots.get(b, BEST)
+        if (lanes.bucketOf(bestA) !== lanes.bucketOf(bestB)) {
+          return compareBuckets(lanes.bucket(bestA), lanes.bucket(bestB)) < 0
+        }
+        const active = slots.get(a, ACTIVE) - slots.get(b, ACTIVE)
+        return active !== 0 ? active < 0 : slots.turnOf(a) < slots.turnOf(b)
+      },
+      (slot, position) => slots.set(slot, ELIGIBLE, position),
+    )
+    this.waiting = new IntHeap(
+      (a, b) => slots.notBefore(a) < slots.notBefore(b),
+      (slot, position) => slots.set(slot, WAITING, position),
+    )
   }
 
-  slot(name: string): Slot {
-    let slot = this.slots.get(name)
-    if (slot === undefined) {
-      slot = new Slot(name, this.limitsOf(name))
-      slot.turn = ++this.turn
-      this.slots.set(name, slot)
-    }
-    return slot
+  slot(name: string): number {
+    return this.slots.of(name, 0, name.length)
   }
 
-  lane(bucket: Bucket, slotName: string): Lane {
-    let lane = bucket.lanes.get(slotName)
-    if (lane === undefined) {
-      lane = new Lane(bucket, this.slot(slotName))
-      bucket.lanes.set(slotName, lane)
-    }
+  lane(bucket: Bucket, slotName: string): number {
+    return this.laneOf(bucket, this.slot(slotName))
+  }
+
+  laneOf(bucket: Bucket, slot: number): number {
+    const known = this.slots.findLane(slot, bucket.number)
+    if (known >= 0) return known
+    const lane = this.lanes.make(bucket, slot)
+    this.slots.addLane(slot, lane, bucket.number)
     return lane
   }
 
-  push(job: JobEntry): void {
-    job.lane.push(job)
+  slotName(lane: number): string {
+    return this.slots.name(this.lanes.slotOf(lane))
+  }
+
+  /** A new job, as a settled node. */
+  push(lane: number, node: number): void {
     this.count++
-    if (job.lane.count === 1) this.filled(job.lane)
+    if (this.lanes.push(lane, node) === 1) this.filled(lane)
   }
 
   giveBack(job: JobEntry): void {
-    if (job.lane.detached) job.lane = this.lane(job.lane.bucket, job.lane.slot.name)
-    job.lane.giveBack(job)
     this.count++
-    if (job.lane.count === 1) this.filled(job.lane)
+    if (this.lanes.giveBack(job) === 1) this.filled(job.lane)
   }
 
   /** A job of the lane was taken out of `segment` by other means than `take`; `giveBack` follows. */
-  moved(lane: Lane, segment: Segment): void {
-    lane.movedFrom(segment)
+  moved(lane: number, segment: Segment, reader: LaneReader): void {
     this.count--
-    if (lane.count === 0) this.emptied(lane)
+    if (this.lanes.movedFrom(lane, segment, reader) === 0) this.emptied(lane)
   }
 
-  private emptied(lane: Lane): void {
-    const { slot } = lane
-    // Out of the eligible heap first: a slot without lanes has no place in its order.
-    if (slot.lanes.size === 1 && this.eligible.has(slot)) this.eligible.remove(slot)
-    slot.lanes.remove(lane)
+  /** For recovery: jobs that lie in a segment, their ids in [lowest, highest]. */
+  addRun(lane: number, segment: Segment, first: number, end: number, lowest: number, highest: number): void {
+    const before = this.lanes.get(lane, COUNT)
+    const added = this.lanes.addRun(lane, segment, first, end, lowest, highest)
+    this.count += added
+    if (before === 0 && added > 0) this.filled(lane)
+  }
+
+  private filled(lane: number): void {
+    const slot = this.lanes.slotOf(lane)
+    this.lanes.bucket(lane).readyLanes++
+    this.slots.laneFilled(slot, lane)
     this.place(slot)
   }
 
-  /** For recovery: jobs that lie in a segment. */
-  addRun(lane: Lane, segment: Segment, first: number, end: number): void {
-    const before = lane.count
-    lane.addRun(segment, first, end)
-    this.count += lane.count - before
-    if (before === 0 && lane.count > 0) this.filled(lane)
-  }
-
-  private filled(lane: Lane): void {
-    lane.slot.lanes.push(lane)
-    this.place(lane.slot)
+  private emptied(lane: number): void {
+    const slot = this.lanes.slotOf(lane)
+    this.lanes.bucket(lane).readyLanes--
+    this.slots.laneEmptied(slot, lane)
+    this.place(slot)
   }
 
   /** Puts the slot where its state says it belongs. */
-  private place(slot: Slot): void {
-    const hasJobs = slot.lanes.size > 0
-    const mayServe = hasJobs && slot.active < slot.limits.concurrency
-    const waits = mayServe && slot.notBefore > this.now
+  private place(slot: number): void {
+    const { slots, eligible, waiting } = this
+    const mayServe = slots.get(slot, BEST) >= 0 && slots.get(slot, ACTIVE) < slots.limitsOfSlot(slot).concurrency
+    const waits = mayServe && slots.notBefore(slot) > this.now
+    const wasWaiting = slots.get(slot, WAITING)
+    const wasEligible = slots.get(slot, ELIGIBLE)
     if (waits) {
-      if (this.eligible.has(slot)) this.eligible.remove(slot)
-      if (this.waiting.has(slot)) this.waiting.update(slot)
-      else this.waiting.push(slot)
+      if (wasEligible >= 0) eligible.remove(wasEligible)
+      if (wasWaiting >= 0) waiting.update(wasWaiting)
+      else waiting.push(slot)
       return
     }
-    if (this.waiting.has(slot)) this.waiting.remove(slot)
+    if (wasWaiting >= 0) waiting.remove(wasWaiting)
     if (!mayServe) {
-      if (this.eligible.has(slot)) this.eligible.remove(slot)
-    } else if (this.eligible.has(slot)) this.eligible.update(slot)
-    else this.eligible.push(slot)
+      if (wasEligible >= 0) eligible.remove(wasEligible)
+    } else if (wasEligible >= 0) eligible.update(wasEligible)
+    else eligible.push(slot)
   }
-
-  /** Wall ms as of the last call that told it. */
-  private now = 0
 
   /** Lets slots whose clock has come be served again. */
   tick(now: number): void {
     this.now = now
     for (;;) {
       const slot = this.waiting.peek()
-      if (slot === undefined || slot.notBefore > now) return
-      this.waiting.remove(slot)
+      if (slot < 0 || this.slots.notBefore(slot) > now) return
+      this.waiting.remove(0)
       this.place(slot)
     }
   }
 
-  /** The next eligible job, its slot counted as active and its clock moved on; undefined when none is eligible. */
+  /** The next eligible job, held, its slot counted as active and its clock moved on; undefined when none is eligible. */
   take(now: number, reader: LaneReader): JobEntry | undefined {
     this.tick(now)
     const slot = this.eligible.peek()
-    if (slot === undefined) return undefined
-    const lane = slot.lanes.peek() as Lane
-    const job = lane.take(this.lifo, reader)
+    if (slot < 0) return undefined
+    const { slots, lanes } = this
+    const lane = slots.get(slot, BEST)
+    const job = lanes.take(lane, reader)
     this.count--
-    slot.active++
-    slot.turn = ++this.turn
-    if (slot.limits.delayMs > 0) slot.notBefore = Math.max(slot.notBefore, now + slot.limits.delayMs)
-    if (lane.count === 0) this.emptied(lane)
+    slots.set(slot, ACTIVE, slots.get(slot, ACTIVE) + 1)
+    slots.served(slot)
+    const { delayMs } = slots.limitsOfSlot(slot)
+    if (delayMs > 0) slots.setNotBefore(slot, Math.max(slots.notBefore(slot), now + delayMs))
+    if (lanes.get(lane, COUNT) === 0) this.emptied(lane)
     else this.place(slot)
     return job
   }
 
-  /** The bucket the next take would serve from, if a job is eligible now. */
-  peekLane(now: number): Lane | undefined {
-    this.tick(now)
-    return this.eligible.peek()?.lanes.peek()
-  }
-
   /** A lease of the slot ended. */
-  leaseEnded(slot: Slot): void {
-    slot.active--
+  leaseEnded(slot: number): void {
+    this.slots.set(slot, ACTIVE, this.slots.get(slot, ACTIVE) - 1)
     this.place(slot)
   }
 
   /** Nothing of the slot is handed out before `untilMs`; 0 ends a pause. */
-  setClock(slot: Slot, untilMs: number): void {
-    slot.notBefore = laterClock(slot.notBefore, untilMs)
+  setClock(slot: number, untilMs: number): void {
+    this.slots.setNotBefore(slot, laterClock(this.slots.notBefore(slot), untilMs))
     this.place(slot)
   }
 
   /** Wall ms at which the first waiting slot may be served; Infinity when none waits. */
   get nextEligibleAt(): number {
-    return this.waiting.peek()?.notBefore ?? Infinity
+    const slot = this.waiting.peek()
+    return slot < 0 ? Infinity : this.slots.notBefore(slot)
   }
 
-  get anyEligible(): boolean {
-    return this.eligible.size > 0
-  }
-
-  /** Forgets slots without ready jobs, leases or a running clock, and their lanes. */
-  prune(buckets: Iterable<Bucket>, now: number): void {
-    const idle = (slot: Slot): boolean => slot.lanes.size === 0 && slot.active === 0 && slot.notBefore <= now
-    for (const bucket of buckets) {
-      for (const [name, lane] of bucket.lanes) {
-        if (!idle(lane.slot)) continue
-        lane.detached = true
-        bucket.lanes.delete(name)
-      }
+  /** Forgets slots without jobs, leases or a running clock, and lanes without jobs. Consistent at every pause. */
+  async prune(now: number, pause: () => Promise<void>): Promise<void> {
+    const { slots } = this
+    for (let slot = 0; slot < slots.end; slot++) {
+      if (slots.has(slot)) slots.prune(slot, now)
+      if ((slot + 1) % PRUNE_SLICE_COUNT === 0) await pause()
     }
-    for (const [name, slot] of this.slots) if (idle(slot)) this.slots.delete(name)
+    slots.compactNames()
   }
 }

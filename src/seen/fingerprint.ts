@@ -68,16 +68,21 @@ export function fingerprintInto(
  * far as its host goes; any other is parsed, and throws TypeError when no request can have it.
  */
 export function hostOf(url: string): string {
+  const end = plainHostEnd(url)
+  return end < 0 ? hostName(url) : url.slice(hostStart(url), end)
+}
+
+/** Where the host ends that begins at `hostStart`, if it stands there as `hostOf` gives it; -1: it must be parsed. */
+export function plainHostEnd(url: string): number {
   const start = hostStart(url)
   const end = start < 0 ? -1 : hostEnd(url, start)
-  if (end <= start) return hostName(url)
+  if (end <= start) return -1
+  if (end === url.length) return end
   const stop = url.charCodeAt(end)
-  if (stop === SLASH || stop === QUESTION || stop === HASH || end === url.length) return url.slice(start, end)
-  if (stop !== COLON) return hostName(url)
+  if (stop === SLASH || stop === QUESTION || stop === HASH) return end
+  if (stop !== COLON) return -1
   const pathStart = portEnd(url, end)
-  return pathStart > 0 && (pathStart === url.length || url.charCodeAt(pathStart) === SLASH)
-    ? url.slice(start, end)
-    : hostName(url)
+  return pathStart > 0 && (pathStart === url.length || url.charCodeAt(pathStart) === SLASH) ? end : -1
 }
 
 /**
@@ -120,7 +125,7 @@ function isOf(kind: number, charCode: number): boolean {
 }
 
 /** Offset behind `http://` or `https://`; -1 for anything else. */
-function hostStart(url: string): number {
+export function hostStart(url: string): number {
   if (url.startsWith('http://')) return 7
   return url.startsWith('https://') ? 8 : -1
 }

@@ -11,13 +11,15 @@ export interface JobHeader {
   id: number
   priority: number
   addedAt: number
-  slot: string
+  /** The slot's name: UTF-8 in [slotAt, slotEnd) of the buffer. Not made a string: most often nobody asks. */
+  slotAt: number
+  slotEnd: number
   /** Offset of the 16 bytes in the buffer, or -1. */
   fingerprintAt: number
   payloadAt: number
 }
 
-/** Writes all but the payload, which the caller writes behind it. */
+/** Writes all but the payload, which the caller writes behind it. The slot's name is `slot[slotStart, slotEnd)`. */
 export function writeJobHeader(
   writer: ByteWriter,
   flags: number,
@@ -26,13 +28,15 @@ export function writeJobHeader(
   addedAt: number,
   slot: string,
   fingerprint: Uint8Array | undefined,
+  slotStart = 0,
+  slotEnd: number = slot.length,
 ): void {
   writer.u8(fingerprint === undefined ? flags : flags | JOB_HAS_FINGERPRINT)
   writer.varint(id)
   writer.signedVarint(priority)
   writer.varint(addedAt)
-  writer.string(slot)
-  if (fingerprint !== undefined) writer.bytes(fingerprint)
+  writer.stringPart(slot, slotStart, slotEnd)
+  if (fingerprint !== undefined) writer.bytesPart(fingerprint, FINGERPRINT_BYTES)
 }
 
 /** Reused: a header is read for every job that is replayed or taken, and reading never re-enters. */
@@ -51,7 +55,10 @@ export function readJobHeader(buffer: Buffer, start: number, end: number, into: 
   into.id = reader.varint()
   into.priority = reader.signedVarint()
   into.addedAt = reader.varint()
-  into.slot = reader.string()
+  const slotBytes = reader.varint()
+  into.slotAt = reader.position
+  reader.skip(slotBytes)
+  into.slotEnd = reader.position
   if (into.flags & JOB_HAS_FINGERPRINT) {
     into.fingerprintAt = reader.position
     reader.skip(FINGERPRINT_BYTES)
@@ -61,13 +68,15 @@ export function readJobHeader(buffer: Buffer, start: number, end: number, into: 
 }
 
 export function emptyJobHeader(): JobHeader {
-  return { flags: 0, id: 0, priority: 0, addedAt: 0, slot: '', fingerprintAt: -1, payloadAt: 0 }
+  return { flags: 0, id: 0, priority: 0, addedAt: 0, slotAt: 0, slotEnd: 0, fingerprintAt: -1, payloadAt: 0 }
 }
 
 /** Added-at of a job record, without decoding the rest. */
 export function readAddedAt(buffer: Buffer, start: number, end: number): number {
-  const reader = new ByteReader(buffer, start, end)
-  reader.u8()
+  const reader = READER
+  reader.buffer = buffer
+  reader.position = start + 1
+  reader.end = end
   reader.varint()
   reader.signedVarint()
   return reader.varint()

@@ -51,6 +51,11 @@ export class SegmentSet {
     return sum
   }
 
+  /** No file of it is on disk or about to be. */
+  get isEmpty(): boolean {
+    return this.segments.length === 0 && this.staged === undefined && this.nextFile === 0
+  }
+
   get live(): number {
     let sum = 0
     for (const segment of this.segments) sum += segment.live

@@ -190,6 +190,15 @@ export class Segment {
     return this.decode(ordinal, span.buffer, span.starts[i], span.ends[i])
   }
 
+  /** A record of the block that was read last; undefined when it is not in it. */
+  fromLastBlock(ordinal: number): SegmentRecord | undefined {
+    const block = this.lastBlock
+    if (block === undefined) return undefined
+    const i = ordinal - block.first
+    if (i < 0 || i >= block.starts.length) return undefined
+    return this.decode(ordinal, block.buffer, block.starts[i], block.ends[i])
+  }
+
   private blockOf(ordinal: number): number {
     const firsts = this.index.blockFirsts
     let low = 0

@@ -158,7 +158,9 @@ describe('one job that cannot be decoded', () => {
     const fields: JobFields = {
       priority: 0,
       start: false,
-      slot: 'a.test',
+      slotText: 'a.test',
+      slotStart: 0,
+      slotEnd: 6,
       due: 0,
       fingerprint: undefined,
       checkSeen: false,

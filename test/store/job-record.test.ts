@@ -36,7 +36,8 @@ test('the payload begins behind the fingerprint, or behind the slot when there i
     id: 300,
     priority: -5,
     addedAt: 1000,
-    slot: 'slot',
+    slotAt: withKey.length - 20,
+    slotEnd: withKey.length - 16,
     fingerprintAt: withKey.length - 16,
     payloadAt: withKey.length,
   })
