@@ -63,7 +63,9 @@ export class Adder {
   private memoryJobs: JobEntry[] | undefined
   private newKeys = NO_KEYS
   private newKeyCount = 0
+  private recordBegin = 0
   private recordStart = 0
+  private beganNew = false
   private id = 0
   private lane = 0
   private due = 0
@@ -95,6 +97,8 @@ export class Adder {
       }
       if (isNew === true) flags |= JOB_SEEN
     }
+    this.beganNew = (flags & JOB_SEEN) !== 0
+    this.recordBegin = writer.length
     this.due = job.due > this.now ? Math.ceil(job.due) : 0
     const id = state.nextId++
     this.id = id
@@ -108,6 +112,16 @@ export class Adder {
     const { slotText, slotStart, slotEnd, fingerprint } = job
     writeJobHeader(writer, flags, id, job.priority, this.addedAt, slotText, fingerprint, slotStart, slotEnd)
     return true
+  }
+
+  /** Takes `begin` back: the payload cannot be written. */
+  cancel(): void {
+    const { writer, state } = this
+    writer.rewind(this.recordBegin)
+    if (this.beganNew) {
+      this.newKeyCount--
+      state.seen.undoAdd(this.newKeys, this.newKeyCount * FINGERPRINT_BYTES)
+    }
   }
 
   end(): void {

@@ -32,6 +32,8 @@ export interface DeskContext {
   emit<K extends keyof StoreEvents>(name: K, ...values: StoreEvents[K]): boolean
 }
 
+const ACK: Ending = { verb: 'ack' }
+
 export class LeaseDesk {
   readonly context: DeskContext
   readonly state: StoreState
@@ -163,8 +165,7 @@ export class LeaseDesk {
       undo: () => {
         adder?.undo()
         unsetValues()
-        if (lease.state === 'settling') lease.state = 'live'
-        if (!lease.marked && !this.unmarked.includes(lease)) this.unmarked.push(lease)
+        this.unsettle(lease)
       },
     }
     const done = this.committer.commit(operation, (writer) => {
@@ -181,6 +182,41 @@ export class LeaseDesk {
       return records + adder.records
     })
     return done.then(() => adder as Adder)
+  }
+
+  /** Ends all of these as done, in one commit: all of them or, when one is over already or the write fails, none. */
+  ackAll(leases: readonly LeaseEntry[], values?: Record<string, unknown>): Promise<void> {
+    this.context.assertOpen()
+    for (const lease of leases) this.assertLive(lease)
+    const { state } = this
+    let setValues = (): void => {}
+    let unsetValues = (): void => {}
+    for (const lease of leases) lease.state = 'settling'
+    const operation: Operation = {
+      finishing: true,
+      apply: () => {
+        setValues()
+        for (const lease of leases) this.applyEnding(lease, ACK, 0)
+      },
+      undo: () => {
+        unsetValues()
+        for (const lease of leases) this.unsettle(lease)
+      },
+    }
+    return this.committer.commit(operation, (writer) => {
+      let records = 0
+      for (const lease of leases) records += writeEnding(state, writer, lease.job, ACK, 0)
+      if (values === undefined) return records
+      const written = writeValues(state, writer, values)
+      setValues = written.apply
+      unsetValues = written.undo
+      return records + written.records
+    })
+  }
+
+  private unsettle(lease: LeaseEntry): void {
+    if (lease.state === 'settling') lease.state = 'live'
+    if (!lease.marked && !this.unmarked.includes(lease)) this.unmarked.push(lease)
   }
 
   /** Out of attempts: what would come back goes to the dead letters instead. */

@@ -1,10 +1,9 @@
 /** The user's key/values as records: encoded at once, applied when the batch is written, bounded all together. */
-import type { ByteWriter } from '../bytes/byte-writer.js'
+import { ByteWriter } from '../bytes/byte-writer.js'
 import { HoldfastError } from '../errors.js'
 import { STATE_BYTES_MAX } from '../limits.js'
 import * as F from '../store/format.js'
-import { encodeValue } from './codec.js'
-import { unserializableField } from './payload-check.js'
+import { writeValue } from './codec.js'
 import type { StoreState } from './store-state.js'
 
 export function writeValues(
@@ -46,10 +45,11 @@ export function writeValues(
 }
 
 function encodeChecked(value: unknown, path: string): Buffer {
-  const found = unserializableField(value, path)
+  const writer = new ByteWriter(256)
+  const found = writeValue(writer, value, path)
   if (found !== undefined) {
     const field = found.slice(0, found.lastIndexOf(': '))
     throw new HoldfastError('HOLDFAST_UNSERIALIZABLE', `${found} cannot be written to disk`, { field })
   }
-  return Buffer.from(encodeValue(value))
+  return Buffer.from(writer.buffer.subarray(0, writer.length))
 }

@@ -5,7 +5,6 @@
 import { type Adder, hex, type JobFields, type MemoryJob } from '../engine/adder.js'
 import { Engine } from '../engine/engine.js'
 import { resolveOptions, type Tuning } from '../engine/engine-options.js'
-import { unserializableField } from '../engine/payload-check.js'
 import { forget, pauseSlot } from '../engine/small-commits.js'
 import { HoldfastError } from '../errors.js'
 import { ADD_CHUNK_COUNT } from '../limits.js'
@@ -222,18 +221,13 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
   }
 
   private encodePrepared(into: Adder): void {
-    const { fields, parts } = this
-    const field =
-      (parts.meta !== undefined && unserializableField(parts.meta, 'meta')) ||
-      (parts.headers !== undefined && unserializableField(parts.headers, 'headers')) ||
-      undefined
-    if (field !== undefined) {
-      this.toMemory(into, field)
-      return
+    if (!into.begin(this.fields)) return
+    const found = writeRequest(into.writer, this.parts)
+    if (found === undefined) into.end()
+    else {
+      into.cancel()
+      this.toMemory(into, found)
     }
-    if (!into.begin(fields)) return
-    writeRequest(into.writer, parts)
-    into.end()
   }
 
   private toMemory(into: Adder, found: string): void {

@@ -1,9 +1,8 @@
 /** A durable queue of any jobs in a directory: the frontier's engine without URLs, slots or a seen-set. */
 import type { Adder, JobFields, MemoryJob } from '../engine/adder.js'
-import { decodeValue, encodeValue } from '../engine/codec.js'
+import { readValue, writeValue } from '../engine/codec.js'
 import { Engine } from '../engine/engine.js'
 import { resolveOptions, type Tuning } from '../engine/engine-options.js'
-import { unserializableField } from '../engine/payload-check.js'
 import { HoldfastError } from '../errors.js'
 import { ADD_CHUNK_COUNT } from '../limits.js'
 import type { JobEntry } from '../queue/job-entry.js'
@@ -30,6 +29,13 @@ export async function openQueue<T = unknown>(
   )
 }
 
+const NO_OPTIONS: PushOptions = {}
+
+function setOptions(fields: JobFields, { priority = 0, notBefore = 0 }: PushOptions): void {
+  fields.priority = checkPriority(priority)
+  fields.due = checkDue(notBefore)
+}
+
 export class Queue<T> extends StoreFace<JobHandle<T>, T> {
   private warnedFields = new Set<string>()
 
@@ -43,8 +49,15 @@ export class Queue<T> extends StoreFace<JobHandle<T>, T> {
     return this.pushChunk([payload], options)
   }
 
-  /** Accepts all jobs of an (async) iterable, in commits of 1000. */
-  async pushAll(payloads: Iterable<T> | AsyncIterable<T>, options: PushOptions = {}): Promise<AddResult> {
+  /**
+   * Accepts all jobs of an (async) iterable, in commits of 1000. `options` are those of every job, or a function that gives
+   * each job its own.
+   */
+  async pushAll(
+    payloads: Iterable<T> | AsyncIterable<T>,
+    options: PushOptions | ((payload: T) => PushOptions) = NO_OPTIONS,
+  ): Promise<AddResult> {
+    if (Array.isArray(payloads) && payloads.length <= ADD_CHUNK_COUNT) return this.pushChunk(payloads, options)
     const total: AddResult = { added: 0, duplicates: 0, memoryOnly: 0, invalid: 0 }
     let chunk: T[] = []
     const commit = async (): Promise<void> => {
@@ -58,35 +71,42 @@ export class Queue<T> extends StoreFace<JobHandle<T>, T> {
     return total
   }
 
-  private async pushChunk(payloads: readonly T[], options: PushOptions): Promise<AddResult> {
+  private async pushChunk(
+    payloads: readonly T[],
+    options: PushOptions | ((payload: T) => PushOptions),
+  ): Promise<AddResult> {
     const fields: JobFields = {
-      priority: checkPriority(options.priority ?? 0),
+      priority: 0,
       start: false,
       slotText: '',
       slotStart: 0,
       slotEnd: 0,
-      due: checkDue(options.notBefore ?? 0),
+      due: 0,
       fingerprint: undefined,
       checkSeen: false,
       recordSeen: false,
     }
+    if (typeof options === 'object') setOptions(fields, options)
     if (this.engine.crowded) await this.engine.room()
     const { added, duplicates, memoryOnly } = await this.engine.add((into) => {
-      for (const payload of payloads) this.encode(into, fields, payload)
+      for (const payload of payloads) {
+        if (typeof options === 'function') setOptions(fields, options(payload))
+        this.encode(into, fields, payload)
+      }
     })
     const result = { added, duplicates, memoryOnly, invalid: 0 }
-    if (this.listenerCount('added') > 0) this.emit('added', result)
+    if (added > 0 && this.listenerCount('added') > 0) this.emit('added', result)
     return result
   }
 
   private encode(into: Adder, fields: JobFields, payload: T): void {
-    const found = unserializableField(payload, 'payload')
+    into.begin(fields)
+    const found = writeValue(into.writer, payload, 'payload')
     if (found === undefined) {
-      into.begin(fields)
-      into.writer.bytes(encodeValue(payload))
       into.end()
       return
     }
+    into.cancel()
     const field = found.slice(0, found.lastIndexOf(': '))
     if (!this.engine.options.memoryFallback) {
       throw new HoldfastError('HOLDFAST_UNSERIALIZABLE', `${found} cannot be written to disk`, { field })
@@ -105,7 +125,7 @@ export class Queue<T> extends StoreFace<JobHandle<T>, T> {
   protected override decode(job: JobEntry, header: JobHeader | MemoryJob): T {
     if ('payload' in header) return header.payload as T
     const { buffer } = job.chunk as NonNullable<typeof job.chunk>
-    return decodeValue(buffer.subarray(header.payloadAt, job.end)) as T
+    return readValue(buffer, header.payloadAt, job.end) as T
   }
 
   /** Jobs one after the other; ends when nothing is left or `signal` aborts. Leaving the loop gives back. */

@@ -5,7 +5,7 @@
 
 import { ByteReader, DecodeError } from '../bytes/byte-reader.js'
 import type { ByteWriter } from '../bytes/byte-writer.js'
-import { decodeValue, encodeValue } from '../engine/codec.js'
+import { readValue, writeValue } from '../engine/codec.js'
 
 export interface RequestParts {
   url: string
@@ -19,7 +19,8 @@ const HAS_METHOD = 1
 const HAS_BODY = 2
 const HAS_OPEN_PART = 4
 
-export function writeRequest(writer: ByteWriter, request: RequestParts): void {
+/** Returns what `writeValue` returns: when a field cannot be written, what was written before it is the caller's to undo. */
+export function writeRequest(writer: ByteWriter, request: RequestParts): string | undefined {
   const { url, method, body, headers, meta } = request
   const open = headers !== undefined || meta !== undefined
   writer.u8((method === 'GET' ? 0 : HAS_METHOD) | (body === undefined ? 0 : HAS_BODY) | (open ? HAS_OPEN_PART : 0))
@@ -29,10 +30,11 @@ export function writeRequest(writer: ByteWriter, request: RequestParts): void {
     writer.varint(body.length)
     writer.bytes(body)
   }
-  if (open)
-    writer.bytes(
-      encodeValue(headers === undefined ? { m: meta } : meta === undefined ? { h: headers } : { h: headers, m: meta }),
-    )
+  if (!open) return undefined
+  const part = headers === undefined ? { m: meta } : meta === undefined ? { h: headers } : { h: headers, m: meta }
+  const found = writeValue(writer, part, '')
+  // Named as the caller knows it, not as it is written.
+  return found === undefined ? undefined : found.replace(/^\.[hm]/, (name) => (name === '.h' ? 'headers' : 'meta'))
 }
 
 /** Throws DecodeError, or what the codec throws. */
@@ -47,7 +49,7 @@ export function readRequest(buffer: Buffer, start: number, end: number): Request
     if (reader.left > 0) throw new DecodeError(`${reader.left} bytes behind the request`, reader.position)
     return { url, method, body, headers: undefined, meta: undefined }
   }
-  const open = decodeValue(reader.bytes(reader.left))
+  const open = readValue(buffer, reader.position, end)
   if (typeof open !== 'object' || open === null) throw new DecodeError('the open part is not an object', start)
   const { h, m } = open as { h?: Record<string, string>; m?: Record<string, unknown> }
   return { url, method, body, headers: h, meta: m }

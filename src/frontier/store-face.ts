@@ -8,7 +8,7 @@ import type { JobEntry } from '../queue/job-entry.js'
 import type { LeaseEntry } from '../queue/lease-table.js'
 import { emptyJobHeader, type JobHeader, readJobHeader } from '../store/job-record.js'
 import type { LeaseHandle } from './lease-handle.js'
-import type { DeadLetter, Logger, LoopOptions, Recovery, Stats, StoreEvents, TakeOptions } from './types.js'
+import type { DeadLetter, Logger, LoopOptions, Recovery, Settlement, Stats, StoreEvents, TakeOptions } from './types.js'
 
 export abstract class StoreFace<L extends LeaseHandle, P> extends EventEmitter<StoreEvents> {
   protected readonly engine: Engine
@@ -144,6 +144,17 @@ export abstract class StoreFace<L extends LeaseHandle, P> extends EventEmitter<S
   /** @internal */
   get isFinished(): boolean {
     return this.engine.finished
+  }
+
+  /**
+   * Ends many leases as done in one commit, with the key/values that belong to it: all of them or none. Rejects with
+   * HOLDFAST_STALE_LEASE, nothing done, when one of them is over already. The quickest way to finish a batch.
+   */
+  async ackAll(leases: Iterable<L>, options: Settlement = {}): Promise<void> {
+    // Once each: the same lease twice would be over the second time.
+    const entries = new Set<LeaseEntry>()
+    for (const lease of leases) entries.add(lease.entry)
+    if (entries.size > 0 || options.state !== undefined) await this.engine.desk.ackAll([...entries], options.state)
   }
 
   async stats(): Promise<Stats> {
