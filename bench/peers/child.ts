@@ -1,0 +1,44 @@
+/**
+ * One run of one peer on one scenario, in a process of its own: what it costs in memory and what it leaves open is nobody
+ * else's. Takes its orders as JSON, says one line of JSON, and ends; a run that goes wrong ends with an error instead.
+ */
+import { fileURLToPath } from 'node:url'
+import { Workload } from '../workload.js'
+import type { Durability, Layout } from './driver.js'
+import { peerNamed } from './peers.js'
+import { RUNS } from './scenarios.js'
+
+export interface Orders {
+  readonly peer: string
+  readonly scenario: string
+  readonly durability: Durability
+  readonly directory: string
+  readonly size: number
+  readonly seed: number
+}
+
+export const childPath = fileURLToPath(import.meta.url)
+
+/** One request in and out: whether the peer's modules load and its server starts here. */
+async function probe(open: (layout: Layout) => ReturnType<Awaited<ReturnType<ReturnType<typeof peerNamed>['load']>>>) {
+  const driver = await open('queue')
+  const [request] = new Workload(1).requests(0, 1)
+  await driver.push([request])
+  const popped = await driver.pop(1)
+  await driver.close()
+  if (popped[0]?.url !== request.url) throw new Error('what was pushed did not come back')
+  return { operations: 1, metrics: {} }
+}
+
+async function main(): Promise<void> {
+  const orders = JSON.parse(process.argv[2]) as Orders
+  const { scenario, durability, directory, size, seed } = orders
+  const peer = peerNamed(orders.peer)
+  const opener = await peer.load()
+  const open = (layout: Layout) => opener({ directory, durability, layout })
+  const outcome =
+    scenario === 'probe' ? await probe(open) : await RUNS[scenario]({ peer, workload: new Workload(seed), size, open })
+  process.stdout.write(`${JSON.stringify(outcome)}\n`)
+}
+
+if (process.argv[1] === childPath) await main()

@@ -1,0 +1,245 @@
+/**
+ * The work that is put to every peer, written once against the driver interface. Invariant: only what a caller of the peer
+ * would wait for lies between start and stop of the clock; making the requests and checking what came back does not.
+ */
+import assert from 'node:assert/strict'
+import { collectGarbage, sharedTurn, startClock, turn } from '../measure.js'
+import { type BenchRequest, LINKS_PER_PAGE, Workload } from '../workload.js'
+import { checkOrder, checkRotation, checkSet, checkSteps, type Step } from './check.js'
+import type { Driver, Durability, Layout, Peer } from './driver.js'
+
+export const BATCH = 100
+export const PRODUCERS = 64
+export const HOSTS = 20_000
+/** A run that has not ended by then is cut: rates are of what was done, and it is said how much that was. */
+const BUDGET_MS = 20_000
+const SYNC_BUDGET_MS = 2_500
+
+export interface ScenarioFacts {
+  readonly title: string
+  readonly durabilities: readonly Durability[]
+  /** Operations at scale 1. */
+  readonly size: number
+  /** The figure that is compared; and whether more of it is better. */
+  readonly main: string
+  readonly unit: string
+  readonly less: boolean
+}
+
+const fact = (
+  title: string,
+  durabilities: readonly Durability[],
+  size: number,
+  unit = '/s',
+  main = 'rate',
+): ScenarioFacts => ({ title, durabilities, size, main, unit, less: unit !== '/s' })
+
+export const SCENARIOS: Record<string, ScenarioFacts> = {
+  1: fact('push, batches of 100', ['process'], 200_000),
+  2: fact('pop, batches of 100, by priority', ['process'], 200_000),
+  3: fact('push and pop, one fsync per batch of 100', ['power'], 20_000),
+  4: fact('64 producers, single pushes, each acknowledged after an fsync', ['power'], 20_000),
+  5: fact('crawl step: take 1, offer 50 links (85 % known), remove it', ['process', 'power'], 100_000),
+  8: fact('20,000 hosts in rotation, at most 1,024 open files', ['process'], 200_000),
+}
+
+export interface Context {
+  readonly peer: Peer
+  readonly workload: Workload
+  readonly size: number
+  readonly open: (layout: Layout) => Promise<Driver>
+}
+
+export interface Outcome {
+  readonly operations: number
+  readonly metrics: Record<string, number>
+  readonly notes?: readonly string[]
+}
+
+const perSecond = (operations: number, ms: number): number => (operations * 1000) / ms
+
+async function timed<T>(work: () => Promise<T>): Promise<{ result: T; ms: number; cpuMs: number }> {
+  collectGarbage()
+  const clock = startClock()
+  const result = await work()
+  return { result, ...clock() }
+}
+
+/** Batch after batch, each awaited, with a turn of the event loop between: the caller is a program that does more. */
+async function pushAll(
+  driver: Driver,
+  requests: readonly BenchRequest[],
+  budgetMs = Number.POSITIVE_INFINITY,
+): Promise<number> {
+  const end = performance.now() + budgetMs
+  let pushed = 0
+  while (pushed < requests.length && performance.now() < end) {
+    const batch = requests.slice(pushed, pushed + BATCH)
+    await driver.push(batch)
+    pushed += batch.length
+    await turn()
+  }
+  return pushed
+}
+
+async function popAll(
+  driver: Driver,
+  popped: BenchRequest[],
+  budgetMs = Number.POSITIVE_INFINITY,
+  most = Number.POSITIVE_INFINITY,
+): Promise<boolean> {
+  const end = performance.now() + budgetMs
+  while (performance.now() < end && popped.length < most) {
+    const batch = await driver.pop(Math.min(BATCH, most - popped.length))
+    if (batch.length === 0) return true
+    for (const request of batch) popped.push(request)
+    await turn()
+  }
+  return false
+}
+
+async function push({ peer, workload, size, open }: Context): Promise<Outcome> {
+  const requests = workload.requests(0, size)
+  const driver = await open('queue')
+  const { result, ms, cpuMs } = await timed(async () => {
+    const pushed = await pushAll(driver, requests, BUDGET_MS)
+    await driver.settle()
+    return pushed
+  })
+  const popped: BenchRequest[] = []
+  await popAll(driver, popped, Number.POSITIVE_INFINITY, BATCH)
+  assert.equal(popped.length, Math.min(BATCH, result))
+  checkOrder(requests.slice(0, result), popped, peer.order, false)
+  await driver.close()
+  return { operations: result, metrics: { rate: perSecond(result, ms), cpuUs: (cpuMs * 1000) / result } }
+}
+
+async function pop({ peer, workload, size, open }: Context): Promise<Outcome> {
+  const requests = workload.requests(0, size)
+  const driver = await open('queue')
+  await pushAll(driver, requests)
+  await driver.settle()
+  const popped: BenchRequest[] = []
+  const { result, ms, cpuMs } = await timed(async () => {
+    const whole = await popAll(driver, popped, BUDGET_MS)
+    await driver.settle()
+    return whole
+  })
+  checkOrder(requests, popped, peer.order, result)
+  await driver.close()
+  const { length } = popped
+  return { operations: length, metrics: { rate: perSecond(length, ms), cpuUs: (cpuMs * 1000) / length } }
+}
+
+async function pushAndPopSynced({ peer, workload, size, open }: Context): Promise<Outcome> {
+  const requests = workload.requests(0, size)
+  const driver = await open('queue')
+  const pushed = await timed(() => pushAll(driver, requests, SYNC_BUDGET_MS))
+  const popped: BenchRequest[] = []
+  const removed = await timed(() => popAll(driver, popped, SYNC_BUDGET_MS))
+  checkOrder(requests.slice(0, pushed.result), popped, peer.order, removed.result)
+  await driver.close()
+  const operations = pushed.result + popped.length
+  return {
+    operations,
+    metrics: {
+      rate: perSecond(operations, pushed.ms + removed.ms),
+      pushRate: perSecond(pushed.result, pushed.ms),
+      popRate: perSecond(popped.length, removed.ms),
+    },
+  }
+}
+
+async function producers({ workload, size, open }: Context): Promise<Outcome> {
+  const requests = workload.requests(0, size)
+  const driver = await open('queue')
+  let next = 0
+  const latencies: number[] = []
+  const { ms } = await timed(async () => {
+    const end = performance.now() + 2 * SYNC_BUDGET_MS
+    const produce = async (): Promise<void> => {
+      while (next < requests.length && performance.now() < end) {
+        const begun = performance.now()
+        await driver.pushOne(requests[next++])
+        latencies.push(performance.now() - begun)
+        // Peers that answer at once still let the others come to their turn.
+        if (next % PRODUCERS === 0) await sharedTurn()
+      }
+    }
+    await Promise.all(Array.from({ length: PRODUCERS }, produce))
+  })
+  const popped: BenchRequest[] = []
+  await popAll(driver, popped)
+  checkSet(requests.slice(0, next), popped)
+  await driver.close()
+  latencies.sort((a, b) => a - b)
+  const p99Ms = latencies[Math.floor(latencies.length * 0.99)]
+  return { operations: next, metrics: { rate: perSecond(next, ms), p99Ms } }
+}
+
+async function crawl({ peer, workload, size, open }: Context): Promise<Outcome> {
+  // As many known requests as links are offered; all of them wait.
+  const known = workload.requests(0, size)
+  const pages = workload.pages(Math.ceil(size / LINKS_PER_PAGE), size)
+  const driver = await open('crawl')
+  let filled = 0
+  for (let at = 0; at < size; at += BATCH) filled += await driver.offer(known.slice(at, at + BATCH))
+  assert.equal(filled, size, 'not every known request was new at first')
+  await driver.settle()
+  const steps: Step[] = []
+  const { ms, cpuMs } = await timed(async () => {
+    const end = performance.now() + BUDGET_MS / 2
+    for (const { links } of pages) {
+      const taken = await driver.takeOne()
+      assert.ok(taken, 'nothing was left to take')
+      steps.push({ taken, added: await driver.finish(links) })
+      await turn()
+      if (performance.now() > end) break
+    }
+    await driver.settle()
+  })
+  checkSteps(known, pages, steps, peer.order)
+  await driver.close()
+  const operations = steps.length * LINKS_PER_PAGE
+  return { operations, metrics: { rate: perSecond(operations, ms), cpuUs: (cpuMs * 1000) / operations } }
+}
+
+/** Request `i` on host `i mod hosts`, all of one priority: nothing but the host decides. */
+export function requestsOfHosts(workload: Workload, size: number, hosts: number): BenchRequest[] {
+  return workload.requests(0, size).map((request, index) => ({
+    url: request.url.replace(/\/\/[^/]+/, `//h${index % hosts}.example.org`),
+    priority: 0,
+    meta: request.meta,
+  }))
+}
+
+async function hosts({ workload, size, open }: Context): Promise<Outcome> {
+  const requests = requestsOfHosts(workload, size, Math.max(1, Math.round(Math.min(HOSTS, size / 10))))
+  const driver = await open('hosts')
+  const pushed = await timed(() => pushAll(driver, requests, BUDGET_MS))
+  const popped: BenchRequest[] = []
+  const removed = await timed(() => popAll(driver, popped, BUDGET_MS))
+  checkRotation(requests.slice(0, pushed.result), popped, removed.result)
+  await driver.close()
+  const operations = pushed.result + popped.length
+  return {
+    operations,
+    metrics: {
+      rate: perSecond(operations, pushed.ms + removed.ms),
+      pushRate: perSecond(pushed.result, pushed.ms),
+      popRate: perSecond(popped.length, removed.ms),
+    },
+  }
+}
+
+/** Scenarios that need one process only.  */
+export const RUNS: Record<string, (context: Context) => Promise<Outcome>> = {
+  1: push,
+  2: pop,
+  3: pushAndPopSynced,
+  4: producers,
+  5: crawl,
+  8: hosts,
+}
+
+export { Workload }
