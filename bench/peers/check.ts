@@ -3,7 +3,6 @@
  * run after the clock has stopped and throw when something is wrong; a wrong run has no figure.
  */
 import assert from 'node:assert/strict'
-import { crc32 } from 'node:zlib'
 import { type BenchPage, type BenchRequest, slotOfUrl } from '../workload.js'
 import type { Peer } from './driver.js'
 
@@ -111,11 +110,4 @@ export function checkSteps(
     assert.equal(added, pages[at].fresh.length, `step ${at} counted wrongly what was new`)
     for (const request of pages[at].fresh) arrive(request)
   }
-}
-
-/** One number for a sequence of requests, the same in Python: the CRC-32 of their fields, line by line. */
-export function checksumOf(requests: readonly BenchRequest[]): number {
-  let sum = 0
-  for (const { url, priority, meta } of requests) sum = crc32(`${url}\n${priority}\n${meta.d}\n${meta.r}\n`, sum)
-  return sum
 }

@@ -5,7 +5,9 @@
 import { fileURLToPath } from 'node:url'
 import { Workload } from '../workload.js'
 import type { Durability, Layout } from './driver.js'
+import { memory } from './memory.js'
 import { peerNamed } from './peers.js'
+import { restartChild } from './restart.js'
 import { RUNS } from './scenarios.js'
 
 export interface Orders {
@@ -36,8 +38,10 @@ async function main(): Promise<void> {
   const peer = peerNamed(orders.peer)
   const opener = await peer.load()
   const open = (layout: Layout) => opener({ directory, durability, layout })
-  const outcome =
-    scenario === 'probe' ? await probe(open) : await RUNS[scenario]({ peer, workload: new Workload(seed), size, open })
+  const workload = new Workload(seed)
+  if (scenario.startsWith('6')) return restartChild(scenario, open, workload, size)
+  const run = scenario === '7' ? memory : RUNS[scenario]
+  const outcome = scenario === 'probe' ? await probe(open) : await run({ peer, workload, size, open })
   process.stdout.write(`${JSON.stringify(outcome)}\n`)
 }
 

@@ -4,9 +4,10 @@ import { holdfast } from './holdfast.js'
 import { leveldb } from './leveldb.js'
 import { lmdb } from './lmdb.js'
 import { log } from './log.js'
+import { redis } from './redis.js'
 import { sqlite, sqliteBatcher } from './sqlite.js'
 
-export const PEERS: readonly Peer[] = [holdfast, log, lmdb, sqlite, sqliteBatcher, leveldb]
+export const PEERS: readonly Peer[] = [holdfast, log, lmdb, sqlite, sqliteBatcher, leveldb, redis]
 
 export function peerNamed(name: string): Peer {
   const peer = PEERS.find((one) => one.name === name)

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import { collectGarbage, sharedTurn, startClock, turn } from '../measure.js'
-import { type BenchRequest, LINKS_PER_PAGE, Workload } from '../workload.js'
+import { type BenchRequest, LINKS_PER_PAGE, type Workload } from '../workload.js'
 import { checkOrder, checkRotation, checkSet, checkSteps, type Step } from './check.js'
 import type { Driver, Durability, Layout, Peer } from './driver.js'
 
@@ -40,6 +40,8 @@ export const SCENARIOS: Record<string, ScenarioFacts> = {
   3: fact('push and pop, one fsync per batch of 100', ['power'], 20_000),
   4: fact('64 producers, single pushes, each acknowledged after an fsync', ['power'], 20_000),
   5: fact('crawl step: take 1, offer 50 links (85 % known), remove it', ['process', 'power'], 100_000),
+  6: fact('restart after SIGKILL: opening to first request', ['process'], 500_000, 'ms', 'firstMs'),
+  7: fact('memory with 5 M seen and 2 M pending', ['process'], 2_000_000, 'MB', 'endMb'),
   8: fact('20,000 hosts in rotation, at most 1,024 open files', ['process'], 200_000),
 }
 
@@ -232,7 +234,7 @@ async function hosts({ workload, size, open }: Context): Promise<Outcome> {
   }
 }
 
-/** Scenarios that need one process only.  */
+/** Scenarios that need one process only; 6 and 7 are in restart.ts and memory.ts.  */
 export const RUNS: Record<string, (context: Context) => Promise<Outcome>> = {
   1: push,
   2: pop,
@@ -241,5 +243,3 @@ export const RUNS: Record<string, (context: Context) => Promise<Outcome>> = {
   5: crawl,
   8: hosts,
 }
-
-export { Workload }
