@@ -2,11 +2,13 @@
  * Holdfast itself, through its public names only: `openQueue` where the work is a queue, `openFrontier` where URLs are
  * crawled. Its jobs are leased and acked, which does more than the peers' pops: a job whose process dies comes back.
  */
-import { type Frontier, type Job, openFrontier, openQueue, type Queue, type Visit } from '../public.js'
+import { type Frontier, openFrontier, openQueue, type Queue, type Visit } from '../public.js'
 import type { BenchRequest } from '../workload.js'
 import { absent, type Driver, type OpenOptions, type Peer } from './driver.js'
 
-type Payload = Omit<BenchRequest, 'priority'>
+type Payload = BenchRequest
+
+const priorityOf = ({ priority }: BenchRequest): { priority: number } => ({ priority })
 
 /** One commit for the batch: what is asked for in one turn goes to disk as one frame. */
 class QueueDriver implements Driver {
@@ -17,17 +19,17 @@ class QueueDriver implements Driver {
   }
 
   async push(batch: readonly BenchRequest[]): Promise<void> {
-    await Promise.all(batch.map((request) => this.pushOne(request)))
+    await this.queue.pushAll(batch as BenchRequest[], priorityOf)
   }
 
-  async pushOne({ url, meta, priority }: BenchRequest): Promise<void> {
-    await this.queue.push({ url, meta }, { priority })
+  async pushOne(request: BenchRequest): Promise<void> {
+    await this.queue.push(request, request)
   }
 
   async pop(max: number): Promise<BenchRequest[]> {
     const jobs = await this.queue.take({ max })
-    await Promise.all(jobs.map((job) => job.ack()))
-    return jobs.map(({ payload: { url, meta }, priority }: Job<Payload>) => ({ url, priority, meta }))
+    await this.queue.ackAll(jobs)
+    return jobs.map((job) => job.payload)
   }
 
   offer = (): never => absent('the queue of holdfast', 'offer')
@@ -59,7 +61,7 @@ class FrontierDriver implements Driver {
 
   async pop(max: number): Promise<BenchRequest[]> {
     const visits = await this.frontier.take({ max })
-    await Promise.all(visits.map((visit) => visit.ack()))
+    await this.frontier.ackAll(visits)
     return visits.map(requestOf)
   }
 

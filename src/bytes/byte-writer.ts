@@ -6,8 +6,9 @@
 import { assert } from '../assert.js'
 
 const TWO_32 = 2 ** 32
-/** Below this a loop is quicker than a call into the runtime. */
+/** Up to here a loop is quicker than a call into the runtime. */
 const SHORT_BYTES = 32
+const SHORT_TEXT = 40
 
 export class ByteWriter {
   /** The chunk that holds the open region. Changes when the region moves. */
@@ -58,6 +59,11 @@ export class ByteWriter {
   u8(value: number): void {
     this.ensure(1)
     this.buffer[this.position++] = value
+  }
+
+  zeros(count: number): void {
+    this.ensure(count)
+    for (let i = 0; i < count; i++) this.buffer[this.position++] = 0
   }
 
   u32(value: number): void {
@@ -127,8 +133,8 @@ export class ByteWriter {
   /** As `string`, of `text[from, to)`. */
   stringPart(text: string, from: number, to: number): void {
     const length = to - from
-    if (length < 0x80) {
-      // ASCII with a length of one byte (hosts, keys, most URLs): one pass without a call into the runtime.
+    if (length <= SHORT_TEXT) {
+      // ASCII with a length of one byte (hosts, keys): one pass without a call into the runtime.
       this.ensure(length + 1)
       const { buffer, position } = this
       let i = 0
@@ -144,6 +150,16 @@ export class ByteWriter {
       }
     }
     const value = length === text.length ? text : text.slice(from, to)
+    if (length < 0x80) {
+      // ASCII, most likely: then the length takes the one byte that was left for it.
+      this.ensure(1 + 3 * length)
+      const written = this.buffer.utf8Write(value, this.position + 1, 3 * length)
+      if (written === length) {
+        this.buffer[this.position] = length
+        this.position += 1 + length
+        return
+      }
+    }
     const bytes = Buffer.byteLength(value, 'utf8')
     this.varint(bytes)
     this.ensure(bytes)

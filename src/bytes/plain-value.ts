@@ -20,6 +20,8 @@ const NULL = 0xf6
 const UNDEFINED = 0xf7
 const FLOAT_64 = 0xfb
 
+/** Up to here a loop is quicker than a call into the runtime. */
+const SHORT_TEXT = 40
 /** More objects than this in one value are left to the general codec, which finds shared ones without comparing each. */
 const OBJECTS_MAX = 12
 const objects: (object | undefined)[] = new Array(OBJECTS_MAX).fill(undefined)
@@ -123,7 +125,7 @@ function writeHead(writer: ByteWriter, major: number, count: number): void {
 
 function writeText(writer: ByteWriter, value: string): void {
   const { length } = value
-  if (length < 0x100) {
+  if (length <= SHORT_TEXT) {
     writer.ensure(length + 2)
     const { buffer } = writer
     const textAt = writer.position + (length < 24 ? 1 : 2)
@@ -140,6 +142,17 @@ function writeText(writer: ByteWriter, value: string): void {
         buffer[writer.position + 1] = length
       }
       writer.position = textAt + length
+      return
+    }
+  }
+  if (length < 0x100 && length >= 24) {
+    // ASCII, most likely: then the length takes the byte that was left for it.
+    writer.ensure(2 + 3 * length)
+    const written = writer.buffer.utf8Write(value, writer.position + 2, 3 * length)
+    if (written === length) {
+      writer.buffer[writer.position] = TEXT + 24
+      writer.buffer[writer.position + 1] = length
+      writer.position += 2 + length
       return
     }
   }

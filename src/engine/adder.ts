@@ -8,21 +8,20 @@ import { JOB_PAYLOAD_BYTES_MAX } from '../limits.js'
 import { KIND_MEMORY, KIND_ORDINARY, KIND_START } from '../queue/bucket.js'
 import { type Chunk, JobEntry } from '../queue/job-entry.js'
 import { NO_JOB } from '../queue/job-table.js'
-import { FINGERPRINT_BYTES, JOB_SEEN, JOB_START, RECORD_ADD } from '../store/format.js'
-import { writeJobHeader } from '../store/job-record.js'
+import { FINGERPRINT_BYTES, JOB_SEEN, JOB_START } from '../store/format.js'
+import type { JobIdentity } from '../store/job-record.js'
+import { writeAddHeader, writeAddLength } from '../store/records.js'
 import type { StoreState } from './store-state.js'
 
-/** What is the same for every kind of job. */
-export interface JobFields {
+/** What is the same for every kind of job. Its fingerprint is copied. */
+export interface JobFields extends JobIdentity {
   priority: number
   start: boolean
-  /** The slot is `slotText[slotStart, slotEnd)`: a host is a part of its URL, and no string is made of it. */
   slotText: string
   slotStart: number
   slotEnd: number
   /** Wall ms; 0 or past: at once. */
   due: number
-  /** 16 bytes at `fingerprintAt` of this, or undefined: no identity. Copied. */
   fingerprint: Uint8Array | undefined
   /** Refuse it when it was seen. */
   checkSeen: boolean
@@ -38,9 +37,7 @@ export interface MemoryJob {
   readonly addedAt: number
 }
 
-const LENGTH_BYTES = 4
 const NO_KEYS = Buffer.alloc(0)
-const NO_LANES = new Int32Array(0)
 
 export class Adder {
   added = 0
@@ -53,10 +50,9 @@ export class Adder {
   private readonly addedAt: number
   /** Fingerprints of memory-only jobs that are not done, in hex. */
   private readonly volatileSeen: Set<string>
-  /** Jobs to wait, in the order of their ids: nodes linked to each other, and their lanes, held until they are placed. */
+  /** Jobs to wait, in the order of their ids: nodes linked to each other, their lanes held until they are placed. */
   private firstNode = NO_JOB
   private lastNode = NO_JOB
-  private lanes = NO_LANES
   private nodeCount = 0
   /** Jobs with a due time. Offsets, here and in the nodes, are relative to the region until it is written. */
   private delayed: JobEntry[] | undefined
@@ -104,13 +100,7 @@ export class Adder {
     this.id = id
     const bucket = state.bucket(job.priority, job.start ? KIND_START : KIND_ORDINARY)
     this.lane = state.ready.laneOf(bucket, state.ready.slots.of(job.slotText, job.slotStart, job.slotEnd))
-    writer.u8(RECORD_ADD)
-    writer.varint(this.due)
-    writer.ensure(LENGTH_BYTES)
-    writer.position += LENGTH_BYTES
-    this.recordStart = writer.length
-    const { slotText, slotStart, slotEnd, fingerprint } = job
-    writeJobHeader(writer, flags, id, job.priority, this.addedAt, slotText, fingerprint, slotStart, slotEnd)
+    this.recordStart = writeAddHeader(writer, this.due, flags, id, this.addedAt, job)
     return true
   }
 
@@ -133,13 +123,7 @@ export class Adder {
         `a job of ${length} bytes is over the limit of ${JOB_PAYLOAD_BYTES_MAX}`,
       )
     }
-    // A varint of fixed width, so that the record needs not be moved once its length is known.
-    const at = writer.start + this.recordStart - LENGTH_BYTES
-    const { buffer } = writer
-    buffer[at] = (length & 0x7f) | 0x80
-    buffer[at + 1] = ((length >>> 7) & 0x7f) | 0x80
-    buffer[at + 2] = ((length >>> 14) & 0x7f) | 0x80
-    buffer[at + 3] = (length >>> 21) & 0x7f
+    writeAddLength(writer, this.recordStart, length)
     this.state.ready.lanes.hold(this.lane)
     if (this.due === 0) this.addNode(writer.length)
     else this.addDelayed(writer.length)
@@ -149,16 +133,11 @@ export class Adder {
 
   private addNode(end: number): void {
     const { jobs } = this.state
-    const node = jobs.add(this.id, this.recordStart, end)
+    const node = jobs.add(this.id, this.lane, this.recordStart, end)
     if (this.nodeCount === 0) this.firstNode = node
     else jobs.setNext(this.lastNode, node)
     this.lastNode = node
-    if (this.nodeCount === this.lanes.length) {
-      const larger = new Int32Array(Math.max(8, this.nodeCount * 2))
-      larger.set(this.lanes)
-      this.lanes = larger
-    }
-    this.lanes[this.nodeCount++] = this.lane
+    this.nodeCount++
   }
 
   private addDelayed(end: number): void {
@@ -223,7 +202,7 @@ export class Adder {
     let node = this.firstNode
     for (let i = 0; i < nodeCount; i++) {
       const next = jobs.next(node)
-      const lane = this.lanes[i]
+      const lane = jobs.laneOfNew(node)
       jobs.setNext(node, NO_JOB)
       jobs.settle(node, chunk, base)
       ready.push(lane, node)
@@ -263,8 +242,8 @@ export class Adder {
     this.newKeyCount = 0
     for (let i = 0, node = this.firstNode; i < this.nodeCount; i++) {
       const next = state.jobs.next(node)
+      lanes.letGo(state.jobs.laneOfNew(node))
       state.jobs.forget(node)
-      lanes.letGo(this.lanes[i])
       node = next
     }
     this.nodeCount = 0

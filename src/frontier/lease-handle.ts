@@ -23,6 +23,11 @@ export class LeaseHandle implements Lease {
     this.addedAt = addedAt
   }
 
+  /** @internal */
+  isOf(engine: Engine): boolean {
+    return this.engine === engine
+  }
+
   get id(): number {
     return this.entry.job.id
   }

@@ -7,8 +7,18 @@ import { errorCode } from '../errors.js'
 import type { JobEntry } from '../queue/job-entry.js'
 import type { LeaseEntry } from '../queue/lease-table.js'
 import { emptyJobHeader, type JobHeader, readJobHeader } from '../store/job-record.js'
-import type { LeaseHandle } from './lease-handle.js'
-import type { DeadLetter, Logger, LoopOptions, Recovery, Settlement, Stats, StoreEvents, TakeOptions } from './types.js'
+import { LeaseHandle } from './lease-handle.js'
+import type {
+  DeadLetter,
+  Lease,
+  Logger,
+  LoopOptions,
+  Recovery,
+  Settlement,
+  Stats,
+  StoreEvents,
+  TakeOptions,
+} from './types.js'
 
 export abstract class StoreFace<L extends LeaseHandle, P> extends EventEmitter<StoreEvents> {
   protected readonly engine: Engine
@@ -150,10 +160,15 @@ export abstract class StoreFace<L extends LeaseHandle, P> extends EventEmitter<S
    * Ends many leases as done in one commit, with the key/values that belong to it: all of them or none. Rejects with
    * HOLDFAST_STALE_LEASE, nothing done, when one of them is over already. The quickest way to finish a batch.
    */
-  async ackAll(leases: Iterable<L>, options: Settlement = {}): Promise<void> {
+  async ackAll(leases: Iterable<Lease>, options: Settlement = {}): Promise<void> {
     // Once each: the same lease twice would be over the second time.
     const entries = new Set<LeaseEntry>()
-    for (const lease of leases) entries.add(lease.entry)
+    for (const lease of leases) {
+      if (!(lease instanceof LeaseHandle && lease.isOf(this.engine))) {
+        throw new TypeError('ackAll was given something else than leases of this store')
+      }
+      entries.add(lease.entry)
+    }
     if (entries.size > 0 || options.state !== undefined) await this.engine.desk.ackAll([...entries], options.state)
   }
 

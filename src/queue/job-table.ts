@@ -12,6 +12,7 @@ import { PAGE_BITS, PAGE_MASK, RecordPages } from './record-pages.js'
 
 const WORDS = 6
 const NEXT = 0
+/** Number of the chunk; of the lane, as long as the node has no chunk. */
 const CHUNK = 1
 const START = 2
 const END = 3
@@ -32,16 +33,22 @@ export class JobTable {
   private readonly entries = new Map<number, JobEntry>()
 
   /** A node that is in no list; `start` and `end` may still be moved by `settle`. */
-  add(id: number, start: number, end: number): number {
+  add(id: number, lane: number, start: number, end: number): number {
     const node = this.records.allocate()
     const page = this.pages[node >>> PAGE_BITS]
     const at = (node & PAGE_MASK) * WORDS
     page[at + NEXT] = NO_JOB
+    page[at + CHUNK] = lane
     page[at + START] = start
     page[at + END] = end
     page[at + ID_LOW] = id
     page[at + ID_HIGH] = id / TWO_32
     return node
+  }
+
+  /** Of a node that was not settled yet. */
+  laneOfNew(node: number): number {
+    return this.pages[node >>> PAGE_BITS][(node & PAGE_MASK) * WORDS + CHUNK]
   }
 
   /** The node's bytes are in `chunk`, `base` further on than it was told. */
@@ -77,8 +84,7 @@ export class JobTable {
 
   /** A node for an entry that came back and waits in a list now. */
   addEntry(entry: JobEntry): number {
-    const node = this.add(entry.id, entry.start, entry.end)
-    this.pages[node >>> PAGE_BITS][(node & PAGE_MASK) * WORDS + CHUNK] = ENTRY
+    const node = this.add(entry.id, ENTRY, entry.start, entry.end)
     this.entries.set(node, entry)
     return node
   }

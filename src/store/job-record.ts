@@ -3,7 +3,7 @@
  * journals. What changes (attempts, delay, reason) stands beside them.
  */
 import { ByteReader, DecodeError } from '../bytes/byte-reader.js'
-import type { ByteWriter } from '../bytes/byte-writer.js'
+import { type ByteWriter, putVarint } from '../bytes/byte-writer.js'
 import { FINGERPRINT_BYTES, JOB_HAS_FINGERPRINT, JOB_SEEN, JOB_START } from './format.js'
 
 export interface JobHeader {
@@ -19,6 +19,20 @@ export interface JobHeader {
   payloadAt: number
 }
 
+/** What of a job is written before its payload, besides its number. */
+export interface JobIdentity {
+  readonly priority: number
+  /** The slot's name is `slotText[slotStart, slotEnd)`: a host is a part of its URL, and no string is made of it. */
+  readonly slotText: string
+  readonly slotStart: number
+  readonly slotEnd: number
+  /** 16 bytes or more, of which 16 count; undefined: no identity. */
+  readonly fingerprint: Uint8Array | undefined
+}
+
+/** Flags, two varints of at most eight bytes, the longer form of a priority, a length of five, the fingerprint. */
+const HEADER_BYTES_MAX = 1 + 2 * 8 + 16 + 5 + FINGERPRINT_BYTES
+
 /** Writes all but the payload, which the caller writes behind it. The slot's name is `slot[slotStart, slotEnd)`. */
 export function writeJobHeader(
   writer: ByteWriter,
@@ -31,10 +45,11 @@ export function writeJobHeader(
   slotStart = 0,
   slotEnd: number = slot.length,
 ): void {
-  writer.u8(fingerprint === undefined ? flags : flags | JOB_HAS_FINGERPRINT)
-  writer.varint(id)
+  writer.ensure(HEADER_BYTES_MAX + 3 * (slotEnd - slotStart))
+  writer.buffer[writer.position++] = fingerprint === undefined ? flags : flags | JOB_HAS_FINGERPRINT
+  writer.position = putVarint(writer.buffer, writer.position, id)
   writer.signedVarint(priority)
-  writer.varint(addedAt)
+  writer.position = putVarint(writer.buffer, writer.position, addedAt)
   writer.stringPart(slot, slotStart, slotEnd)
   if (fingerprint !== undefined) writer.bytesPart(fingerprint, FINGERPRINT_BYTES)
 }

@@ -6,6 +6,7 @@ import { ByteReader, DecodeError } from '../bytes/byte-reader.js'
 import type { ByteWriter } from '../bytes/byte-writer.js'
 import * as F from './format.js'
 import { beginFrame } from './frame.js'
+import { type JobIdentity, writeJobHeader } from './job-record.js'
 
 /** Where a job lies in a sealed segment; `segment` 0 means nowhere. */
 export interface Home {
@@ -33,6 +34,36 @@ export function beginBatch(writer: ByteWriter): void {
   beginFrame(writer)
   writer.ensure(F.BATCH_HEADER_BYTES)
   writer.position += F.BATCH_HEADER_BYTES
+}
+
+/** The length of an added job is a varint of this width whatever it is: it is known only once the payload is written. */
+const ADD_LENGTH_BYTES = 4
+
+/** All of an add up to the payload, which the caller writes behind it. Returns the offset at which the job record begins. */
+export function writeAddHeader(
+  writer: ByteWriter,
+  due: number,
+  flags: number,
+  id: number,
+  addedAt: number,
+  job: JobIdentity,
+): number {
+  writer.ensure(1 + 8 + ADD_LENGTH_BYTES)
+  writer.buffer[writer.position++] = F.RECORD_ADD
+  writer.varint(due)
+  writer.position += ADD_LENGTH_BYTES
+  const start = writer.length
+  writeJobHeader(writer, flags, id, job.priority, addedAt, job.slotText, job.fingerprint, job.slotStart, job.slotEnd)
+  return start
+}
+
+export function writeAddLength(writer: ByteWriter, recordStart: number, length: number): void {
+  const at = writer.start + recordStart - ADD_LENGTH_BYTES
+  const { buffer } = writer
+  buffer[at] = (length & 0x7f) | 0x80
+  buffer[at + 1] = ((length >>> 7) & 0x7f) | 0x80
+  buffer[at + 2] = ((length >>> 14) & 0x7f) | 0x80
+  buffer[at + 3] = (length >>> 21) & 0x7f
 }
 
 export function writeCarry(writer: ByteWriter, fields: CarryFields, buffer: Buffer, start: number, end: number): void {

@@ -22,6 +22,8 @@ import { type SegmentIndex, type SegmentLane, writeSegmentIndex } from './segmen
 
 export const SEGMENT_TRAILER_BYTES = 16
 const BLOCK_HEADER_BYTES = 8
+/** Attempt, failures, due and the length of the reason, of a job that has not been out: each is a zero. */
+const FRESH_BYTES = 4
 
 /** What of a job can change, as it was when the segment was written. */
 export interface RecordState {
@@ -86,6 +88,14 @@ export class SegmentWriter {
     lane.count++
     if (addedAt < this.oldestAddedAt) this.oldestAddedAt = addedAt
     const { scratch, out } = this
+    if (state.attempt === 0 && state.failures === 0 && state.due === 0 && state.reason === '') {
+      out.varint(FRESH_BYTES + (end - start))
+      out.zeros(FRESH_BYTES)
+      out.copy(buffer, start, end)
+      this.records++
+      if (out.length >= SEGMENT_BLOCK_BYTES) this.flushBlock()
+      return
+    }
     scratch.rewind(0)
     scratch.varint(state.attempt)
     scratch.varint(state.failures)
