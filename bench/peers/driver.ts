@@ -47,6 +47,8 @@ export interface Peer {
   readonly share: number
   /** It needs what bench/peers/package.json names. */
   readonly modules?: true
+  /** The script that does the timed work instead of a driver. */
+  readonly python?: string
   /** How it was set up; printed. */
   readonly setting: string
   /** Why it cannot do this scenario; undefined: it can. */

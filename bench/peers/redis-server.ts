@@ -60,8 +60,18 @@ export async function startRedis(directory: string, durability: Durability): Pro
   }
 }
 
-/** Connected, and the server done with loading. */
-export async function connect(server: Server, options: object = {}): Promise<Client> {
+/** Connected, and the server done with loading: asked again and again, because the client itself waits a second. */
+export async function connect(server: Server): Promise<Client> {
   const { Redis } = await peerModule<{ Redis: ClientConstructor }>('ioredis')
-  return new Redis({ path: server.socket, enableAutoPipelining: true, maxRetriesPerRequest: null, ...options })
+  const options = { enableAutoPipelining: true, enableReadyCheck: false, maxRetriesPerRequest: null }
+  const client = new Redis({ path: server.socket, ...options })
+  for (;;) {
+    try {
+      await client.ping()
+      return client
+    } catch (error) {
+      if (!/LOADING/.test(String(error))) throw error
+      await new Promise((resolve) => setTimeout(resolve, 2))
+    }
+  }
 }

@@ -20,7 +20,7 @@ type Line = Record<string, number>
 /** Fills once, then opens `openings` times, killing each; the last one also counts what is there. */
 export async function restart(
   start: (orders: Orders) => ChildProcess,
-  orders: Omit<Orders, 'scenario'>,
+  orders: Orders,
   openings: number,
 ): Promise<Outcome[]> {
   const outcomes: Outcome[] = []

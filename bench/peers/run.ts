@@ -7,17 +7,19 @@
  */
 import { type ChildProcessByStdio, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { parseArgs } from 'node:util'
 import { machine } from '../measure.js'
+import { Workload } from '../workload.js'
 import { childPath, type Orders } from './child.js'
 import type { Durability, Peer } from './driver.js'
 import { peersDirectory } from './modules.js'
 import { PEERS, peerNamed } from './peers.js'
+import { pythonCommand, pythonOutcome, writeInput } from './python.js'
 import { printScenario, type Row } from './report.js'
 import { restart } from './restart.js'
 import { BATCH, type Outcome, SCENARIOS } from './scenarios.js'
@@ -51,18 +53,20 @@ function install(): void {
 }
 
 function startChild(orders: Orders): ChildProcessByStdio<null, Readable, Readable> {
-  const command = [process.execPath, childPath, JSON.stringify(orders)]
-  const [file, ...args] =
-    orders.scenario === '8' ? ['sh', '-c', 'ulimit -n 1024; exec "$@"', 'sh', ...command] : command
+  const script = peerNamed(orders.peer).python
+  const command: [string, string[]] =
+    script === undefined ? [process.execPath, [childPath, JSON.stringify(orders)]] : pythonCommand(script, orders)
+  const limited: [string, string[]] = ['sh', ['-c', 'ulimit -n 1024; exec "$@"', 'sh', command[0], ...command[1]]]
+  const [file, args] = orders.scenario === '8' ? limited : command
   return spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'] })
 }
 
-/** Runs one child to its end. */
-async function runChild(orders: Orders): Promise<Outcome> {
+/** Runs one child to its end, and gives the last line it said. */
+async function runChild<T>(orders: Orders): Promise<T> {
   const child = startChild(orders)
   const [out, error, [code, signal]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'exit')])
   if (code !== 0) throw new Error(`${lastWords(error)} (exit ${code ?? signal})`)
-  return JSON.parse(out.trim().split('\n').at(-1) as string) as Outcome
+  return JSON.parse(out.trim().split('\n').at(-1) as string) as T
 }
 
 /** The line of a stack trace that says what was wrong. */
@@ -73,13 +77,21 @@ function lastWords(error: string): string {
 
 /** One run; of a restart, all of them: they open what one writer left. */
 async function runOne(peer: Peer, scenario: string, durability: Durability, size: number): Promise<Outcome[]> {
-  const directory = mkdtempSync(join(root, 'run-'))
-  const orders = { peer: peer.name, durability, directory, size, seed }
+  const files = mkdtempSync(join(root, 'run-'))
+  const directory = join(files, 'store')
+  mkdirSync(directory)
+  const orders: Orders = { peer: peer.name, scenario, durability, directory, size, seed }
   try {
-    if (scenario === '6') return await restart(startChild, orders, runs)
-    return [await runChild({ ...orders, scenario })]
+    if (peer.python === undefined) {
+      return scenario === '6' ? await restart(startChild, orders, runs) : [await runChild<Outcome>(orders)]
+    }
+    const workload = new Workload(seed)
+    const written = await writeInput(files, scenario, workload, size)
+    if (scenario === '6') return await restart(startChild, { ...orders, ...written }, runs)
+    const answer = await runChild<Parameters<typeof pythonOutcome>[0]>({ ...orders, ...written })
+    return [pythonOutcome(answer, scenario, written, workload, size)]
   } finally {
-    rmSync(directory, { recursive: true, force: true, maxRetries: 3 })
+    rmSync(files, { recursive: true, force: true, maxRetries: 3 })
   }
 }
 
@@ -129,7 +141,7 @@ async function main(): Promise<void> {
   const begun = performance.now()
   for (const peer of chosen) {
     try {
-      await runOne(peer, 'probe', 'process', 1)
+      if (peer.python === undefined) await runOne(peer, 'probe', 'process', 1)
       console.log(`${peer.name}: ${peer.setting}`)
     } catch (error) {
       skipped.set(peer, (error as Error).message)

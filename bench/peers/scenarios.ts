@@ -186,7 +186,8 @@ async function crawl({ peer, workload, size, open }: Context): Promise<Outcome> 
   const driver = await open('crawl')
   let filled = 0
   for (let at = 0; at < size; at += BATCH) filled += await driver.offer(known.slice(at, at + BATCH))
-  assert.equal(filled, size, 'not every known request was new at first')
+  // A peer that cannot say what was new says NaN; the steps then are checked by what is taken alone.
+  assert.ok(filled === size || Number.isNaN(filled), `${filled} of ${size} known requests were new at first`)
   await driver.settle()
   const steps: Step[] = []
   const { ms, cpuMs } = await timed(async () => {
