@@ -49,6 +49,8 @@ export interface Peer {
   readonly modules?: true
   /** The script that does the timed work instead of a driver. */
   readonly python?: string
+  /** It keeps less than the scenario asks for: marked in every table, with this reason. */
+  readonly unkept?: string
   /** How it was set up; printed. */
   readonly setting: string
   /** Why it cannot do this scenario; undefined: it can. */

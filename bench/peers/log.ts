@@ -3,7 +3,7 @@
  * an fdatasync where one is asked for; what was popped is marked by a frame that holds the position. It knows no priority,
  * no lease and no compaction, and reads by decoding what it wrote in order. Duplicates are found by a Set in memory.
  */
-import { closeSync, fdatasyncSync, openSync, readFileSync, readSync, writeSync } from 'node:fs'
+import { closeSync, fdatasyncSync, ftruncateSync, openSync, readFileSync, readSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { Encoder } from 'cbor-x'
@@ -40,6 +40,8 @@ export class BareLog implements Driver {
     const path = join(directory, 'log')
     this.descriptor = openSync(path, 'a+')
     this.replay(readFileSync(path))
+    // A frame that a kill cut short would stand between what is whole and what comes.
+    ftruncateSync(this.descriptor, this.end)
   }
 
   private replay(content: Buffer): void {

@@ -37,6 +37,7 @@ export function pythonPeer(name: string, script: string, module: string, share: 
     order: 'priority',
     share,
     python: script,
+    unkept: 'what a killed process pushed and popped is not kept, only what was closed',
     setting,
     lacks: (scenario, durability) => {
       if (durability === 'power') return 'it never syncs'
@@ -121,12 +122,12 @@ export const queuelib = pythonPeer(
   'queuelib_peer.py',
   'queuelib',
   0.25,
-  'Python, PriorityQueue of FifoDiskQueues, pickle; positions are kept only when it is closed, which is timed',
+  'Python, PriorityQueue of FifoDiskQueues, pickle, set in memory; closing is timed',
 )
 export const scrapy = pythonPeer(
   'scrapy',
   'scrapy_peer.py',
   'scrapy',
   0.1,
-  'Scrapy 2.8 Scheduler with JOBDIR, PickleFifoDiskQueue; positions are kept only when it is closed, which is timed',
+  'Scrapy 2.8 Scheduler with JOBDIR, PickleFifoDiskQueue, else defaults; closing is timed',
 )

@@ -1,6 +1,7 @@
 /** The tables: one a scenario, the peers below each other, holdfast first, and who had no figure and why. */
 import { count, median, ms, table } from '../measure.js'
 import type { Durability } from './driver.js'
+import { PEERS } from './peers.js'
 import { type Outcome, SCENARIOS } from './scenarios.js'
 
 export interface Row {
@@ -28,7 +29,7 @@ const TITLES: Record<string, string> = {
   p99Ms: 'p99 ms',
   firstMs: 'first ms',
   openMs: 'open ms',
-  lost: 'pending lost',
+  lost: 'not at hand',
   forgotten: 'seen lost',
   endMb: 'MB at the end',
   peakMb: 'MB peak',
@@ -45,6 +46,10 @@ export function ratio(holdfast: number | undefined, peer: number | undefined, le
 const show = (name: string, value: number | undefined): string =>
   value === undefined ? '' : /Us|Ms|Mb/.test(name) ? ms(value) : count(value)
 
+const unkeptOf = (name: string): string | undefined => PEERS.find((peer) => peer.name === name)?.unkept
+/** A star says that the peer keeps less than the scenario asks for. */
+export const nameOf = (peer: string): string => (unkeptOf(peer) === undefined ? peer : `${peer}*`)
+
 export function printScenario(scenario: string, durability: Durability, rows: readonly Row[]): void {
   const { title, main, less } = SCENARIOS[scenario]
   const promise = durability === 'power' ? 'fsync' : 'survives kill -9'
@@ -56,7 +61,7 @@ export function printScenario(scenario: string, durability: Durability, rows: re
     .map((row) => {
       const times = ours === undefined ? undefined : ratio(figure(ours, main), figure(row, main), less)
       return [
-        row.peer,
+        nameOf(row.peer),
         ...metrics.map((name) => show(name, figure(row, name))),
         times === undefined || row === ours ? '' : `${times.toFixed(2)}x`,
         count(median(row.outcomes.map(({ operations }) => operations))),
@@ -67,6 +72,15 @@ export function printScenario(scenario: string, durability: Durability, rows: re
   }
   for (const { peer, outcomes } of rows) {
     for (const note of new Set(outcomes.flatMap(({ notes }) => notes ?? []))) console.log(`  ${peer}: ${note}`)
+  }
+  for (const { peer, outcomes } of rows) {
+    const unkept = unkeptOf(peer)
+    if (unkept !== undefined && outcomes.length > 0) console.log(`  ${peer}*: ${unkept}`)
+  }
+  if (metrics.includes('endMb'))
+    console.log('  MB are of as many pending as the last column says: where it differs, compare bytes')
+  if (metrics.includes('lost')) {
+    console.log('  not at hand: pending that the new process does not get at once; leases of the killed one may run on')
   }
   for (const { peer, skipped, failed } of rows) {
     if (skipped !== undefined) console.log(`  ${peer}: no figure, ${skipped}`)
