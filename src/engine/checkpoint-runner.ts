@@ -38,7 +38,8 @@ export class CheckpointRunner {
     const due =
       journal.bytes > tuning.journalBytes + this.journalSlack ||
       state.memoryBytes > Math.max(memoryBytes, this.memoryFloor) ||
-      state.seen.tableCount > tuning.seenTableKeys + this.journalSlack
+      state.seen.tableCount > tuning.seenTableKeys + this.journalSlack ||
+      (state.seen.isMerged && this.journalSlack === 0)
     if (due) this.run().catch(() => {})
   }
 
@@ -59,7 +60,9 @@ export class CheckpointRunner {
     // The journals bound how long the next open takes; memory bounds itself.
     const journalBytes = journal.bytes + journal.olderBytes
     return (
-      state.memoryBytes > 2 * options.memoryBytes || journalBytes > 2 * options.tuning.journalBytes + this.journalSlack
+      state.memoryBytes > 2 * options.memoryBytes ||
+      journalBytes > 2 * options.tuning.journalBytes + this.journalSlack ||
+      state.seen.tableCount > 2 * options.tuning.seenTableKeys + this.journalSlack
     )
   }
 

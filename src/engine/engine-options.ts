@@ -9,11 +9,13 @@ import {
   MAX_ATTEMPTS_DEFAULT,
   MEMORY_BYTES_DEFAULT,
   RESERVE_BYTES,
-  SEEN_TABLE_KEYS_MAX,
+  SEEN_MEMORY_BYTES_DEFAULT,
+  SEEN_MEMORY_BYTES_MIN,
   SEGMENT_BYTES,
   SYNC_EVERY_MS_DEFAULT,
 } from '../limits.js'
 import type { SlotLimits } from '../queue/slot-table.js'
+import { budgetOf } from '../seen/seen-budget.js'
 import type { StoreKind } from '../store/manifest.js'
 
 /** Bounds that tests and simulations make small. */
@@ -22,6 +24,7 @@ export interface Tuning {
   readonly carryBucketBytes: number
   readonly carryTotalBytes: number
   readonly segmentBytes: number
+  /** Fingerprints in the seen-set's table before a checkpoint is asked for. Follows from `seenMemoryBytes`. */
   readonly seenTableKeys: number
   readonly reserveBytes: number
 }
@@ -33,6 +36,7 @@ export interface EngineOptions {
   readonly power: boolean
   readonly syncEveryMs: number
   readonly memoryBytes: number
+  readonly seenMemoryBytes: number
   readonly leaseMs: number
   readonly maxAttempts: number
   readonly memoryFallback: boolean
@@ -45,6 +49,7 @@ export interface CommonOptions {
   readonly durability?: 'process' | 'power'
   readonly syncEveryMs?: number
   readonly memoryBytes?: number
+  readonly seenMemoryBytes?: number
   readonly leaseMs?: number
   readonly maxAttempts?: number
   readonly memoryFallback?: boolean
@@ -65,6 +70,10 @@ export function resolveOptions(
   if (durability !== 'process' && durability !== 'power') {
     throw new TypeError(`durability is ${JSON.stringify(durability)}, expected 'process' or 'power'`)
   }
+  const seenMemoryBytes = positive('seenMemoryBytes', options.seenMemoryBytes, SEEN_MEMORY_BYTES_DEFAULT)
+  if (seenMemoryBytes < SEEN_MEMORY_BYTES_MIN) {
+    throw new TypeError(`seenMemoryBytes is ${seenMemoryBytes}, expected at least ${SEEN_MEMORY_BYTES_MIN}`)
+  }
   return {
     env: options.env ?? nodeEnv,
     kind,
@@ -72,6 +81,7 @@ export function resolveOptions(
     power: durability === 'power',
     syncEveryMs: positive('syncEveryMs', options.syncEveryMs, SYNC_EVERY_MS_DEFAULT),
     memoryBytes: positive('memoryBytes', options.memoryBytes, MEMORY_BYTES_DEFAULT),
+    seenMemoryBytes,
     leaseMs: positive('leaseMs', options.leaseMs, LEASE_MS_DEFAULT),
     maxAttempts: positive('maxAttempts', options.maxAttempts, MAX_ATTEMPTS_DEFAULT),
     memoryFallback: options.memoryFallback ?? true,
@@ -81,7 +91,7 @@ export function resolveOptions(
       carryBucketBytes: CARRY_BUCKET_BYTES,
       carryTotalBytes: CARRY_TOTAL_BYTES,
       segmentBytes: SEGMENT_BYTES,
-      seenTableKeys: SEEN_TABLE_KEYS_MAX,
+      seenTableKeys: budgetOf(seenMemoryBytes).tableKeysMax,
       reserveBytes: RESERVE_BYTES,
       ...options.tuning,
     },

@@ -179,6 +179,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     if (this.recovery.tornBytes > 0) {
       this.warn('torn-tail', `${this.recovery.tornBytes} bytes of an unfinished write were cut off the journal`)
     }
+    state.warnTo((code, message) => this.warn(code, message))
     this.armBackgroundSync()
     this.tidyQuietly()
     this.condition = this.currentCondition()
@@ -360,6 +361,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     for (const lease of this.state.leases.values()) lease.abort(error)
     this.journal.close()
     this.state.handles.close()
+    this.state.seen.stop()
     this.waiters.wake()
     this.warn('failed', error.message)
     // Released here, so that a re-open need not wait for someone to call close.

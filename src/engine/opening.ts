@@ -15,6 +15,7 @@ export async function openJob(root: string, options: EngineOptions) {
       lifo,
       limitsOf: options.limitsOf,
       maxAttempts: options.maxAttempts,
+      seenMemoryBytes: options.seenMemoryBytes,
     })
   const probe = build(options.order === 'lifo')
   const found = findManifest(probe)

@@ -144,6 +144,8 @@ export function loadState(state: StoreState, manifest: Manifest): Loaded {
     jobId: state.jobId,
     runs: manifest.seen.runs as SeenRunInfo[],
     size: manifest.seen.size,
+    memoryBytes: state.seenMemoryBytes,
+    warn: (code, message) => state.warn(code, message),
   })
   const replayer = new Replayer(state)
   const present = listDirectory(env.files, paths.journal)

@@ -4,7 +4,13 @@
  * there, except while the running checkpoint is giving it that home.
  */
 import type { Env } from '../env/env.js'
-import { MAX_ATTEMPTS_DEFAULT, OPEN_FILES_MAX, READ_AHEAD_BYTES, READ_AHEAD_TOTAL_BYTES } from '../limits.js'
+import {
+  MAX_ATTEMPTS_DEFAULT,
+  OPEN_FILES_MAX,
+  READ_AHEAD_BYTES,
+  READ_AHEAD_TOTAL_BYTES,
+  SEEN_MEMORY_BYTES_DEFAULT,
+} from '../limits.js'
 import { ReadyQueue } from '../priority/ready-queue.js'
 import { Bucket, KIND_MEMORY, KIND_ORDINARY, KIND_START } from '../queue/bucket.js'
 import { type Chunk, JobEntry, newChunk } from '../queue/job-entry.js'
@@ -30,6 +36,7 @@ export interface StateOptions {
   readonly lifo: boolean
   readonly limitsOf: (slot: string) => SlotLimits
   readonly maxAttempts?: number
+  readonly seenMemoryBytes?: number
 }
 
 export class StoreState implements LaneReader {
@@ -38,6 +45,7 @@ export class StoreState implements LaneReader {
   readonly kind: StoreKind
   readonly lifo: boolean
   readonly maxAttempts: number
+  readonly seenMemoryBytes: number
   jobId: Buffer = Buffer.alloc(16)
   readonly handles: FileCache
   readonly blocks = new BlockCache()
@@ -50,6 +58,8 @@ export class StoreState implements LaneReader {
   readonly delayed: DelayedJobs
   readonly dead: DeadLetters
   seen!: SeenSet
+  private readonly untold: [code: string, message: string][] = []
+  warn = (code: string, message: string): void => void this.untold.push([code, message])
   /** The user's key/values, encoded. */
   readonly values = new Map<string, Buffer>()
   valueBytes = 0
@@ -79,10 +89,17 @@ export class StoreState implements LaneReader {
     this.kind = options.kind
     this.lifo = options.lifo
     this.maxAttempts = options.maxAttempts ?? MAX_ATTEMPTS_DEFAULT
+    this.seenMemoryBytes = options.seenMemoryBytes ?? SEEN_MEMORY_BYTES_DEFAULT
     this.handles = new FileCache(options.env.files, OPEN_FILES_MAX)
     this.ready = new ReadyQueue(this.jobs, options.lifo, options.limitsOf, options.env.random.uint32())
     this.delayed = new DelayedJobs(this, this.segmentSet(DELAYED_BUCKET))
     this.dead = new DeadLetters(this, this.segmentSet(DEAD_BUCKET))
+  }
+
+  /** Where warnings go from here on; those there were while opening go now. */
+  warnTo(warn: (code: string, message: string) => void): void {
+    this.warn = warn
+    for (const [code, message] of this.untold.splice(0)) warn(code, message)
   }
 
   segmentSet(name: string): SegmentSet {

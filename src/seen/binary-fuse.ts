@@ -42,10 +42,13 @@ export function fuseShape(entries: number): { segmentLength: number; segmentCoun
   return { segmentLength, segmentCount }
 }
 
+/** The numbers a look-up needs beside the fingerprints. */
+export type FuseShape = Pick<BinaryFuse, 'seed' | 'segmentLength' | 'segmentCount'>
+
 /** `high` and `low`: the two halves of the key's hash. */
-export function fuseMayHold(filter: BinaryFuse, high: number, low: number): boolean {
-  const { segmentLength, segmentCount, fingerprints } = filter
-  const a = mixHigh(high ^ filter.seed)
+export function fuseMayHold(shape: FuseShape, fingerprints: Uint8Array, high: number, low: number): boolean {
+  const { seed, segmentLength, segmentCount } = shape
+  const a = mixHigh(high ^ seed)
   const b = mixLow(low + a)
   const mask = segmentLength - 1
   const first = Math.floor((a * (segmentCount * segmentLength)) / TWO_32)
@@ -53,6 +56,9 @@ export function fuseMayHold(filter: BinaryFuse, high: number, low: number): bool
   const third = (first + 2 * segmentLength) ^ ((b >>> 14) & mask)
   return ((a ^ (b >>> 24) ^ fingerprints[first] ^ fingerprints[second] ^ fingerprints[third]) & 0xff) === 0
 }
+
+/** What building takes for each key, at most: scratch, and the two halves of the hash it is given. */
+export const FUSE_BUILD_BYTES = 36
 
 /**
  * Builds a filter over the first `entries` hashes. Undefined when no seed works, which for hashes that differ is out of

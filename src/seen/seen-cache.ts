@@ -1,118 +1,213 @@
 /**
- * Two small caches in front of the runs: keys that were found in one lately (most duplicates of a crawl are a few popular
- * links), and pages read lately. Both are exact: a key is cached with all its bits, and whoever forgets one must `drop` it.
+ * Two caches in front of the runs: keys that were found in one lately (most duplicates of a crawl are a few popular links),
+ * and pages read lately. Both are exact: a key is cached with all its bits, and whoever forgets one must `drop` it. Both
+ * take memory only as they fill.
  */
 import { assert } from '../assert.js'
-import { hashHigh, KEY_WORDS, type Probe, sameKey } from './seen-key.js'
+import {
+  copyKey,
+  hashHigh,
+  hashLow,
+  KEY_BYTES,
+  KEY_WORDS,
+  newProbe,
+  type Probe,
+  probeWords,
+  sameKey,
+} from './seen-key.js'
 
 const WAYS = 4
+const HIT_SHARD_BITS = 4
+const HIT_SHARDS = 1 << HIT_SHARD_BITS
+const HIT_SETS_MIN = 16
+/** One more than the ways: any 16 bytes are a key, so emptiness needs a place of its own. */
+const SET_BYTES = WAYS * KEY_BYTES + 1
 
-/** Sets of four keys, each in order of last use, the oldest making room. */
+interface HitShard {
+  words: Uint32Array
+  /** Keys in each set. */
+  used: Uint8Array
+  /** Keys that had to go for others since it last grew. */
+  evicted: number
+}
+
+/**
+ * Sets of four keys. A hit moves its key one place forward, a new key takes the last place: keys that are asked for again
+ * and again end up in front, and those that come once push out only one another.
+ */
 export class HitCache {
-  readonly memoryBytes: number
-  private readonly words: Uint32Array
-  /** Keys in each set: any 16 bytes are a key, so emptiness needs a place of its own. */
-  private readonly used: Uint8Array
-  private readonly mask: number
+  memoryBytes = 0
+  private readonly shards = new Array<HitShard | undefined>(HIT_SHARDS).fill(undefined)
+  private readonly setsMax: number
+  private readonly moving = newProbe()
 
-  /** `keys`: room for this many, rounded up to a power of two. */
-  constructor(keys: number) {
+  /** `bytesMax`: what it may grow to. Below what sixteen sets take it stays empty. */
+  constructor(bytesMax: number) {
     let sets = 1
-    while (sets * WAYS < keys) sets *= 2
-    this.mask = sets - 1
-    this.words = new Uint32Array(sets * WAYS * KEY_WORDS)
-    this.used = new Uint8Array(sets)
-    this.memoryBytes = this.words.byteLength + this.used.byteLength
+    while (sets * 2 * HIT_SHARDS * SET_BYTES <= bytesMax) sets *= 2
+    this.setsMax = sets * HIT_SHARDS * SET_BYTES <= bytesMax ? sets : 0
   }
 
   has(probe: Probe): boolean {
-    const set = hashHigh(probe) & this.mask
-    const way = this.find(set, probe)
-    if (way < 0) return false
-    if (way > 0) this.putFirst(set, way, probe)
-    return true
+    const shard = this.shards[shardOf(probe)]
+    if (shard === undefined) return false
+    const { words, used } = shard
+    const set = hashLow(probe) & (used.length - 1)
+    const base = set * WAYS * KEY_WORDS
+    const end = base + used[set] * KEY_WORDS
+    for (let at = base; at < end; at += KEY_WORDS) {
+      if (!sameKey(words, at, probe, 0)) continue
+      if (at > base) {
+        copyKey(words, at, words, at - KEY_WORDS)
+        copyKey(words, at - KEY_WORDS, probe, 0)
+      }
+      return true
+    }
+    return false
   }
 
   /** For a key that is not in it. */
   put(probe: Probe): void {
-    const set = hashHigh(probe) & this.mask
-    const used = this.used[set]
-    if (used < WAYS) this.used[set] = used + 1
-    this.putFirst(set, Math.min(used, WAYS - 1), probe)
+    if (this.setsMax === 0) return
+    const shard = this.shards[shardOf(probe)] ?? this.newShard(shardOf(probe))
+    if (shard.evicted >= shard.used.length && shard.used.length < this.setsMax) this.grow(shard)
+    const set = hashLow(probe) & (shard.used.length - 1)
+    const { used } = shard
+    if (used[set] < WAYS) used[set]++
+    else shard.evicted++
+    copyKey(shard.words, (set * WAYS + used[set] - 1) * KEY_WORDS, probe, 0)
   }
 
   drop(probe: Probe): void {
-    const set = hashHigh(probe) & this.mask
-    const way = this.find(set, probe)
-    if (way < 0) return
+    const shard = this.shards[shardOf(probe)]
+    if (shard === undefined) return
+    const { words, used } = shard
+    const set = hashLow(probe) & (used.length - 1)
     const base = set * WAYS * KEY_WORDS
-    const last = --this.used[set]
-    this.words.copyWithin(base + way * KEY_WORDS, base + (way + 1) * KEY_WORDS, base + (last + 1) * KEY_WORDS)
-  }
-
-  private find(set: number, probe: Probe): number {
-    const base = set * WAYS * KEY_WORDS
-    for (let way = 0; way < this.used[set]; way++) {
-      if (sameKey(this.words, base + way * KEY_WORDS, probe, 0)) return way
+    const end = base + used[set] * KEY_WORDS
+    for (let at = base; at < end; at += KEY_WORDS) {
+      if (!sameKey(words, at, probe, 0)) continue
+      words.copyWithin(at, at + KEY_WORDS, end)
+      used[set]--
+      return
     }
-    return -1
   }
 
-  /** The ways before `way` move back by one, over it. */
-  private putFirst(set: number, way: number, probe: Probe): void {
-    const { words } = this
-    const base = set * WAYS * KEY_WORDS
-    for (let i = base + way * KEY_WORDS - 1; i >= base; i--) words[i + KEY_WORDS] = words[i]
-    for (let i = 0; i < KEY_WORDS; i++) words[base + i] = probe[i]
+  private newShard(index: number): HitShard {
+    const shard = emptyShard(Math.min(HIT_SETS_MIN, this.setsMax))
+    this.shards[index] = shard
+    this.memoryBytes += shard.used.length * SET_BYTES
+    return shard
+  }
+
+  /** Twice the sets: each one's keys go to it or to its new twin, in the same order. */
+  private grow(shard: HitShard): void {
+    const { words, used } = shard
+    const larger = emptyShard(used.length * 2)
+    this.memoryBytes += used.length * SET_BYTES
+    for (let set = 0; set < used.length; set++) {
+      for (let way = 0; way < used[set]; way++) {
+        probeWords(this.moving, words, (set * WAYS + way) * KEY_WORDS)
+        const to = hashLow(this.moving) & (larger.used.length - 1)
+        copyKey(larger.words, (to * WAYS + larger.used[to]++) * KEY_WORDS, this.moving, 0)
+      }
+    }
+    Object.assign(shard, larger)
   }
 }
 
-/** Pages of all runs, least recently used dropped first. What is in it was checked when it came from the disk. */
+const shardOf = (probe: Probe): number => hashHigh(probe) >>> (32 - HIT_SHARD_BITS)
+
+function emptyShard(sets: number): HitShard {
+  return { words: new Uint32Array(sets * WAYS * KEY_WORDS), used: new Uint8Array(sets), evicted: 0 }
+}
+
+/** A page in memory: checked, and its words in the order of this machine. */
+export interface CachedPage {
+  readonly bytes: Buffer
+  /** The same memory. */
+  readonly words: Uint32Array
+}
+
+/** Beside the page itself: two views and a place. */
+const PAGE_OVERHEAD_BYTES = 256
+
+/**
+ * Pages of all runs, in sets of four; in a set the one that was not asked for lately makes room. What is in it was checked
+ * when it came from the disk, and is not checked again.
+ */
 export class PageCache {
-  private readonly pages = new Map<number, Buffer>()
-  private readonly spare: Buffer[] = []
-  private readonly pageCount: number
+  memoryBytes = 0
   private readonly pageBytes: number
-  /** Pages allocated so far: a seen-set without runs has none. */
-  private allocated = 0
+  private readonly sets: number
+  private readonly ids: Float64Array
+  private readonly pages: (CachedPage | undefined)[]
+  /** Per place: asked for since the hand of its set came by. */
+  private readonly asked: Uint8Array
+  private readonly hands: Uint8Array
+  /** What the next page is read into: it takes its place only when it proved good. */
+  private spare: CachedPage | undefined
 
   constructor(pageCount: number, pageBytes: number) {
     assert(pageCount > 0, 'one page at least: it is what a page is read into')
-    this.pageCount = pageCount
     this.pageBytes = pageBytes
+    let sets = 1
+    while (sets * 2 * WAYS <= pageCount) sets *= 2
+    this.sets = sets
+    this.ids = new Float64Array(sets * WAYS).fill(-1)
+    this.pages = new Array<CachedPage | undefined>(sets * WAYS).fill(undefined)
+    this.asked = new Uint8Array(sets * WAYS)
+    this.hands = new Uint8Array(sets)
   }
 
-  get memoryBytes(): number {
-    return this.allocated * this.pageBytes
+  /** What it takes when it is full. */
+  get bytesMax(): number {
+    return (this.sets * WAYS + 1) * (this.pageBytes + PAGE_OVERHEAD_BYTES)
   }
 
-  get(id: number): Buffer | undefined {
-    const page = this.pages.get(id)
-    if (page !== undefined) {
-      this.pages.delete(id)
-      this.pages.set(id, page)
+  get(id: number): CachedPage | undefined {
+    const base = this.setOf(id) * WAYS
+    for (let at = base; at < base + WAYS; at++) {
+      if (this.ids[at] !== id) continue
+      this.asked[at] = 1
+      return this.pages[at]
     }
-    return page
+    return undefined
   }
 
-  /** A page's worth of memory, to be read into and then either `keep` it or, when the read failed, `giveBack` it. */
-  take(): Buffer {
-    const spare = this.spare.pop()
-    if (spare !== undefined) return spare
-    if (this.allocated < this.pageCount) {
-      this.allocated++
-      return Buffer.allocUnsafeSlow(this.pageBytes)
+  /** A page's worth of memory to be read into, and then to be kept; if not, the next one to take gets it. */
+  take(): CachedPage {
+    this.spare ??= this.newPage()
+    return this.spare
+  }
+
+  /** Keeps what was taken, as page `id`, which is not in it. */
+  keep(id: number): void {
+    const set = this.setOf(id)
+    const base = set * WAYS
+    let way = this.hands[set]
+    while (this.ids[base + way] !== -1 && this.asked[base + way] === 1) {
+      this.asked[base + way] = 0
+      way = (way + 1) % WAYS
     }
-    const [oldest, page] = this.pages.entries().next().value as [number, Buffer]
-    this.pages.delete(oldest)
-    return page
+    this.hands[set] = (way + 1) % WAYS
+    const before = this.pages[base + way]
+    this.pages[base + way] = this.spare
+    this.ids[base + way] = id
+    this.spare = before
   }
 
-  keep(id: number, page: Buffer): void {
-    this.pages.set(id, page)
+  private newPage(): CachedPage {
+    const bytes = Buffer.allocUnsafeSlow(this.pageBytes)
+    this.memoryBytes += this.pageBytes + PAGE_OVERHEAD_BYTES
+    return { bytes, words: new Uint32Array(bytes.buffer, 0, this.pageBytes / 4) }
   }
 
-  giveBack(page: Buffer): void {
-    this.spare.push(page)
+  private setOf(id: number): number {
+    return ((Math.imul(id >>> 0, 0x9e3779b1) ^ Math.imul(Math.floor(id / 2 ** 32), 0x85ebca6b)) >>> 0) & (this.sets - 1)
   }
 }
+
+/** How many pages fit in so many bytes. */
+export const pageCountOf = (bytes: number, pageBytes: number): number =>
+  Math.max(1, Math.floor(bytes / (pageBytes + PAGE_OVERHEAD_BYTES)))

@@ -2,9 +2,11 @@
 import { assert } from '../assert.js'
 import { HoldfastError } from '../errors.js'
 import { corrupt } from '../store/format.js'
-import { compareKeys, KEY, KEY_WORDS, newProbe, probeWords, TOMBSTONE } from './seen-key.js'
+import { fuseMayHold } from './binary-fuse.js'
+import { compareKeys, hashHigh, hashLow, KEY, KEY_WORDS, newProbe, probeWords, TOMBSTONE } from './seen-key.js'
 import { RunSource } from './seen-merge.js'
-import { pageOffset, type SeenRunReader } from './seen-run-reader.js'
+import { pageOffset } from './seen-run-pages.js'
+import type { SeenRunReader } from './seen-run-reader.js'
 
 /** Throws HOLDFAST_CORRUPT at the first thing that is not as it should be. Reads the whole file. */
 export function checkRunPages(run: SeenRunReader): void {
@@ -62,37 +64,52 @@ class CheckedSource {
 class FilterCheck {
   private readonly run: SeenRunReader
   private readonly probe = newProbe()
-  private index = 0
+  private index = -1
   private entries = 0
+  private fingerprints: Uint8Array = new Uint8Array(0)
 
   constructor(run: SeenRunReader) {
     this.run = run
-    assert(run.filters.length > 0, 'a run has entries, so it has a filter')
+    this.assertGood()
+    assert(run.filters.count > 0, 'a run has entries, so it has a filter')
   }
 
   see(words: Uint32Array, offset: number): void {
     const { filters, path } = this.run
-    const next = filters[this.index + 1]
-    if (next !== undefined && compareKeys(words, 0, next.first, 0) >= 0) {
-      this.end()
-      this.index++
-      this.entries = 0
-    }
-    if (this.entries === 0 && compareKeys(words, 0, filters[this.index].first, 0) !== 0) {
-      throw corrupt(path, `filter ${this.index} does not begin at its first key`, offset)
+    const next = this.index + 1
+    if (next === 0 || (next < filters.count && compareKeys(words, 0, filters.firstWords, next * KEY_WORDS) >= 0)) {
+      this.turnTo(next)
+      if (compareKeys(words, 0, filters.firstWords, next * KEY_WORDS) !== 0) {
+        throw corrupt(path, `filter ${next} does not begin at its first key`, offset)
+      }
     }
     this.entries++
     probeWords(this.probe, words, 0)
-    if (!this.run.mayHold(this.probe)) throw corrupt(path, `filter ${this.index} denies a key of its run`, offset)
+    const shape = filters.shapeOf(this.index)
+    if (shape.length === 0) return
+    if (fuseMayHold(shape, this.fingerprints, hashHigh(this.probe), hashLow(this.probe))) return
+    throw corrupt(path, `filter ${this.index} denies a key of its run`, offset)
   }
 
   end(): void {
-    const filter = this.run.filters[this.index]
-    if (this.entries === filter.entries) return
-    throw new HoldfastError(
-      'HOLDFAST_CORRUPT',
-      `${this.run.path}: filter ${this.index} is of ${filter.entries} keys, ${this.entries} fall to it`,
-      { path: this.run.path },
-    )
+    const { filters, path } = this.run
+    const { entries } = filters.shapeOf(this.index)
+    if (this.entries === entries) return
+    const message = `${path}: filter ${this.index} is of ${entries} keys, ${this.entries} fall to it`
+    throw new HoldfastError('HOLDFAST_CORRUPT', message, { path })
+  }
+
+  private turnTo(index: number): void {
+    if (index > 0) this.end()
+    this.index = index
+    this.entries = 0
+    this.fingerprints = this.run.filters.read(index) ?? this.fingerprints
+    this.assertGood()
+  }
+
+  /** The run can do without them, but that it has to is damage. */
+  private assertGood(): void {
+    const { damage } = this.run.filters
+    if (damage !== undefined) throw corrupt(this.run.path, damage.message, damage.offset)
   }
 }

@@ -9,7 +9,7 @@ import { assert } from '../assert.js'
 import { crc32 } from '../bytes/crc32.js'
 import { FORMAT } from '../limits.js'
 import { HEADER_CRC_SEED } from '../store/format.js'
-import { type BinaryFuse, SEGMENT_LENGTH_MAX } from './binary-fuse.js'
+import { SEGMENT_LENGTH_MAX } from './binary-fuse.js'
 import { KEY_BYTES, KEY_WORDS, writeWord } from './seen-key.js'
 
 /** What the manifest says of a run. Runs are listed newest first. */
@@ -31,6 +31,8 @@ export const PAGE_BYTES = 4096
 export const RUN_HEADER_BYTES = PAGE_BYTES
 const HEADER_BYTES_MIN = 64
 export const KEYS_PER_PAGE = 255
+/** Room for keys in a page. */
+export const PAGE_KEY_BYTES = KEYS_PER_PAGE * KEY_BYTES
 const PAGE_INDEX_AT = 4080
 const PAGE_COUNT_AT = 4084
 const PAGE_KIND_AT = 4088
@@ -41,8 +43,8 @@ export const FILTER_HEADER_BYTES = 36
 export const FILTER_CRC_BYTES = 4
 export const FOOTER_BYTES = 64
 export const TRAILER_BYTES = 24
-/** Keys in one filter: bounds what building it costs in memory (about 40 bytes a key). */
-export const FILTER_KEYS_MAX = 1 << 20
+/** Keys in one filter: bounds what building it costs in memory (FUSE_BUILD_BYTES a key). */
+export const FILTER_KEYS_MAX = 1 << 18
 /** No file has a filter of more: its places would not fit the arithmetic of binary-fuse.ts. */
 export const FILTER_KEYS_LIMIT = 2_000_000
 
@@ -135,34 +137,37 @@ export function pageDamage(
   return `page ${index}: says index ${foundIndex}, ${foundCount} keys, kind ${foundKind}; expected ${count} keys, kind ${kind}`
 }
 
-/** One filter of a run. Without `fuse` (none could be built) it answers "maybe" to everything from `first` on. */
-export interface RunFilter {
-  /** The lowest key it was built from, as four words. */
-  readonly first: Uint32Array
+/** What a filter's header says of it. `length` 0: none could be built; it answers "maybe" to everything from its first key on. */
+export interface FilterShape {
   readonly entries: number
-  readonly fuse: BinaryFuse | undefined
+  readonly seed: number
+  readonly segmentLength: number
+  readonly segmentCount: number
+  /** Bytes of fingerprints. */
+  readonly length: number
 }
 
-export function encodeFilter(filter: RunFilter, salt: number): Buffer {
-  const { fuse } = filter
-  const fingerprints = fuse?.fingerprints ?? new Uint8Array(0)
-  const bytes = Buffer.alloc(FILTER_HEADER_BYTES + fingerprints.length + FILTER_CRC_BYTES)
-  for (let i = 0; i < KEY_WORDS; i++) writeWord(bytes, i * 4, filter.first[i])
-  bytes.writeUInt32LE(filter.entries, 16)
-  bytes.writeUInt32LE(fuse?.seed ?? 0, 20)
-  bytes.writeUInt32LE(fuse?.segmentLength ?? 0, 24)
-  bytes.writeUInt32LE(fuse?.segmentCount ?? 0, 28)
-  bytes.writeUInt32LE(fingerprints.length, 32)
+/** `first`: the lowest key it was built from, as four words. */
+export function encodeFilter(first: Uint32Array, shape: FilterShape, fingerprints: Uint8Array, salt: number): Buffer {
+  assert(fingerprints.length === shape.length, 'a filter is as long as it says')
+  const bytes = Buffer.alloc(filterBytes(shape))
+  for (let i = 0; i < KEY_WORDS; i++) writeWord(bytes, i * 4, first[i])
+  bytes.writeUInt32LE(shape.entries, 16)
+  bytes.writeUInt32LE(shape.seed, 20)
+  bytes.writeUInt32LE(shape.segmentLength, 24)
+  bytes.writeUInt32LE(shape.segmentCount, 28)
+  bytes.writeUInt32LE(shape.length, 32)
   bytes.set(fingerprints, FILTER_HEADER_BYTES)
   const end = bytes.length - FILTER_CRC_BYTES
   bytes.writeUInt32LE(crc32(bytes.subarray(0, end), salt), end)
   return bytes
 }
 
+/** What a filter takes in the file. */
+export const filterBytes = (shape: FilterShape): number => FILTER_HEADER_BYTES + shape.length + FILTER_CRC_BYTES
+
 /** The shape a filter's header claims, or what is wrong with it. Asked before its length is believed. */
-export function decodeFilterHeader(
-  bytes: Buffer,
-): { entries: number; seed: number; segmentLength: number; segmentCount: number; length: number } | string {
+export function decodeFilterHeader(bytes: Buffer): FilterShape | string {
   const entries = bytes.readUInt32LE(16)
   const seed = bytes.readUInt32LE(20)
   const segmentLength = bytes.readUInt32LE(24)

@@ -34,27 +34,31 @@ export function writeWord(bytes: Uint8Array, at: number, word: number): void {
 
 /** Fills the probe with the 16 bytes at `offset`. */
 export function probeBytes(probe: Probe, bytes: Uint8Array, offset: number): void {
-  for (let i = 0; i < KEY_WORDS; i++) probe[i] = readWord(bytes, offset + i * 4)
-  hashProbe(probe)
+  fillProbe(
+    probe,
+    readWord(bytes, offset),
+    readWord(bytes, offset + 4),
+    readWord(bytes, offset + 8),
+    readWord(bytes, offset + 12),
+  )
 }
 
 /** Fills the probe with the four words at `at`. */
 export function probeWords(probe: Probe, words: Uint32Array, at: number): void {
-  for (let i = 0; i < KEY_WORDS; i++) probe[i] = words[at + i]
-  hashProbe(probe)
+  fillProbe(probe, words[at], words[at + 1], words[at + 2], words[at + 3])
 }
 
-/** Two lanes with different multipliers; each takes in a word and mixes fully before the next. */
-function hashProbe(probe: Probe): void {
-  let high = 0x9e3779b9
-  let low = 0x7f4a7c15
-  for (let i = 0; i < KEY_WORDS; i++) {
-    const word = probe[i]
-    high = mixHigh(high ^ word)
-    low = mixLow(low ^ word)
-  }
-  probe[HASH_HIGH] = high
-  probe[HASH_LOW] = low
+/**
+ * Two lanes with different multipliers; each takes in a word and mixes fully before the next. Written out: this is on the
+ * way of every look-up.
+ */
+function fillProbe(probe: Probe, a: number, b: number, c: number, d: number): void {
+  probe[0] = a
+  probe[1] = b
+  probe[2] = c
+  probe[3] = d
+  probe[HASH_HIGH] = mixHigh(mixHigh(mixHigh(mixHigh(0x9e3779b9 ^ a) ^ b) ^ c) ^ d)
+  probe[HASH_LOW] = mixLow(mixLow(mixLow(mixLow(0x7f4a7c15 ^ a) ^ b) ^ c) ^ d)
 }
 
 export const hashHigh = (probe: Probe): number => probe[HASH_HIGH]
@@ -76,6 +80,14 @@ export function mixLow(value: number): number {
   h ^= h >>> 15
   h = Math.imul(h, 0x846ca68b)
   return (h ^ (h >>> 16)) >>> 0
+}
+
+/** Copies the key at `b[j]` to `a[i]`. */
+export function copyKey(a: Uint32Array, i: number, b: Uint32Array, j: number): void {
+  a[i] = b[j]
+  a[i + 1] = b[j + 1]
+  a[i + 2] = b[j + 2]
+  a[i + 3] = b[j + 3]
 }
 
 /** Below zero, zero or above: the key at `a[i]` against the one at `b[j]`, as their bytes compare. */

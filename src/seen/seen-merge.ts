@@ -2,15 +2,14 @@
  * Which runs a checkpoint merges, and the merge itself.
  *
  * Runs have an age (their number) and a level (by size: each level holds runs up to `growth` times larger than the one
- * below). Invariants: levels never fall from newest to oldest, so a merge takes the newest runs and its output is the
- * newest; what is newer wins; the last level is one run; any other has fewer than `growth`. A tombstone is dropped when
- * nothing older is left that it could hide.
+ * below). Invariants: levels never fall from newest to oldest, so a merge takes the newest runs there were when it began and
+ * its output takes their place; what is newer wins; once every merge that is due was done, the last level is one run and any
+ * other has fewer than `growth`. A tombstone is dropped when nothing older is left that it could hide.
  */
 import { assert } from '../assert.js'
 import { PAGE_BYTES, type SeenRunInfo } from './seen-format.js'
-import { compareKeys, KEY, KEY_BYTES, KEY_WORDS, type KeyState, readWord, TOMBSTONE } from './seen-key.js'
-import type { SeenRunReader } from './seen-run-reader.js'
-import type { SeenRunWriter } from './seen-run-writer.js'
+import { compareKeys, copyKey, KEY, KEY_WORDS, type KeyState, sameKey, TOMBSTONE } from './seen-key.js'
+import { PAGE_WORDS, type RunPages } from './seen-run-pages.js'
 import { STEP_KEYS, type Steps } from './seen-slices.js'
 import type { SortedEntries } from './seen-sort.js'
 
@@ -29,30 +28,42 @@ export interface MergePlan {
   readonly entriesMax: number
 }
 
+/** The level of a run of so many entries. */
+export function levelOf(entries: number, shape: LevelShape): number {
+  let level = 0
+  for (let most = shape.levelBaseKeys; entries > most; most *= shape.levelGrowth) level++
+  return level
+}
+
+export const entriesOf = (run: SeenRunInfo): number => run.keys + run.tombstones
+
 /**
  * What to do with `entries` new ones. The whole cascade (a full level makes the next one full) is decided beforehand, so
- * that each merged run is read once and the output is written once.
+ * that each merged run is read once and the output is written once. `isWhole`: there are no older runs than these; `must`:
+ * the runs up to and with this many have to be in it, whatever their levels.
  */
-export function planMerge(entries: number, runs: readonly SeenRunInfo[], shape: LevelShape): MergePlan {
-  const levelOf = (total: number): number => {
-    let level = 0
-    for (let most = shape.levelBaseKeys; total > most; most *= shape.levelGrowth) level++
-    return level
-  }
+export function planMerge(
+  entries: number,
+  runs: readonly SeenRunInfo[],
+  shape: LevelShape,
+  isWhole = true,
+  must = 0,
+): MergePlan {
   let merged = 0
   let total = entries
-  let level = levelOf(total)
+  let level = levelOf(total, shape)
   const take = (): void => {
-    total += runs[merged].keys + runs[merged].tombstones
+    total += entriesOf(runs[merged])
     merged++
-    level = Math.max(level, levelOf(total))
+    level = Math.max(level, levelOf(total, shape))
   }
+  while (merged < must) take()
   for (;;) {
     // Smaller but older runs have to be in it: age and level go together.
     while (merged < runs.length && runs[merged].level < level) take()
     let peers = 0
     while (merged + peers < runs.length && runs[merged + peers].level === level) peers++
-    const isLast = merged + peers === runs.length
+    const isLast = isWhole && merged + peers === runs.length
     const isFull = peers + 1 >= shape.levelGrowth
     if (peers === 0 || !(isLast || isFull)) return { merged, level, entriesMax: total }
     for (; peers > 0; peers--) take()
@@ -80,7 +91,7 @@ export class TableSource implements MergeSource {
     const { count, order, words, states } = this.entries
     if (this.next === count) return false
     const position = order[this.next++]
-    for (let i = 0; i < KEY_WORDS; i++) this.words[i] = words[position * KEY_WORDS + i]
+    copyKey(this.words, 0, words, position * KEY_WORDS)
     this.state = states[position] as KeyState
     return true
   }
@@ -88,28 +99,32 @@ export class TableSource implements MergeSource {
 
 /** Pages read at once: few calls, yet no read long enough to be felt. */
 const READ_PAGES = 16
+/** What a run takes in memory while it is merged. */
+export const RUN_SOURCE_BYTES = READ_PAGES * PAGE_BYTES
 
 /** The keys or the tombstones of one run, read straight from the disk past the page cache. */
 export class RunSource implements MergeSource {
   readonly words = new Uint32Array(KEY_WORDS)
   readonly state: KeyState
-  private readonly run: SeenRunReader
+  private readonly run: RunPages
   private readonly buffer: Buffer
+  private readonly bufferWords: Uint32Array
   private nextPage: number
   private readonly endPage: number
-  /** Page of the current key; keys of it that were given; where it lies in the buffer. */
+  /** Page of the current key; keys of it that were given; where it lies in the buffer, in words. */
   private page = -1
   private given = 0
   private keysInPage = 0
   private at = 0
   private bufferEnd = 0
 
-  constructor(run: SeenRunReader, state: typeof KEY | typeof TOMBSTONE) {
+  constructor(run: RunPages, state: typeof KEY | typeof TOMBSTONE) {
     this.run = run
     this.state = state
     this.nextPage = state === KEY ? 0 : run.keyPages
     this.endPage = state === KEY ? run.keyPages : run.keyPages + run.tombstonePages
     this.buffer = Buffer.alloc(Math.min(READ_PAGES, this.endPage - this.nextPage) * PAGE_BYTES)
+    this.bufferWords = new Uint32Array(this.buffer.buffer, this.buffer.byteOffset, this.buffer.length / 4)
   }
 
   get currentPage(): number {
@@ -122,20 +137,19 @@ export class RunSource implements MergeSource {
 
   advance(): boolean {
     if (this.given === this.keysInPage && !this.turnPage()) return false
-    const from = this.at + this.given * KEY_BYTES
-    for (let i = 0; i < KEY_WORDS; i++) this.words[i] = readWord(this.buffer, from + i * 4)
+    copyKey(this.words, 0, this.bufferWords, this.at + this.given * KEY_WORDS)
     this.given++
     return true
   }
 
   private turnPage(): boolean {
     if (this.nextPage === this.endPage) return false
-    this.at += PAGE_BYTES
+    this.at += PAGE_WORDS
     if (this.at >= this.bufferEnd) {
       const count = Math.min(READ_PAGES, this.endPage - this.nextPage)
       this.run.readPages(this.buffer, this.nextPage, count)
       this.at = 0
-      this.bufferEnd = count * PAGE_BYTES
+      this.bufferEnd = count * PAGE_WORDS
     }
     this.page = this.nextPage++
     this.keysInPage = this.run.keysInPage(this.page)
@@ -144,7 +158,7 @@ export class RunSource implements MergeSource {
   }
 }
 
-export function runSources(runs: readonly SeenRunReader[]): MergeSource[] {
+export function runSources(runs: readonly RunPages[]): MergeSource[] {
   return runs.flatMap((run) => [
     ...(run.keyPages > 0 ? [new RunSource(run, KEY)] : []),
     ...(run.tombstonePages > 0 ? [new RunSource(run, TOMBSTONE)] : []),
@@ -169,24 +183,28 @@ export class Merger {
     for (let i = 1; i < sources.length; i++) {
       if (compareKeys(sources[i].words, 0, lowest.words, 0) < 0) lowest = sources[i]
     }
-    words.set(lowest.words)
+    copyKey(words, 0, lowest.words, 0)
     this.state = lowest.state
     // Everyone who has this key steps on. From behind, as one that has ended leaves the list.
     for (let i = sources.length - 1; i >= 0; i--) {
-      if (compareKeys(sources[i].words, 0, words, 0) === 0 && !sources[i].advance()) sources.splice(i, 1)
+      if (sameKey(sources[i].words, 0, words, 0) && !sources[i].advance()) sources.splice(i, 1)
     }
     return true
   }
 }
 
+/** Who takes the merged entries: `SeenRunWriter`. */
+export interface EntrySink {
+  append(words: Uint32Array, at: number, state: number): void
+}
+
 /** Feeds the writer. `dropTombstones`: the output will be the oldest run. */
-export function* mergeInto(merger: Merger, writer: SeenRunWriter, dropTombstones: boolean): Steps<void> {
+export function* mergeInto(merger: Merger, writer: EntrySink, dropTombstones: boolean): Steps<void> {
   let count = 0
   while (merger.advance()) {
     if (++count % STEP_KEYS === 0) yield
     if (merger.state === TOMBSTONE && dropTombstones) continue
     assert(merger.state !== 0, 'a source gives entries')
     writer.append(merger.words, 0, merger.state)
-    if (writer.filterDue) yield* writer.buildFilter()
   }
 }

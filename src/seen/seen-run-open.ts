@@ -1,6 +1,6 @@
 /**
- * Opens a run file: everything but the pages is read and checked, so that what is damaged, cut short, of another job or of
- * a newer format is refused here and not met later.
+ * Opens a run file: header, footer and fences are read and checked, so that what is damaged, cut short, of another job or of
+ * a newer format is refused here and not met later. Filters only save time: those that are damaged are told and done without.
  *
  * Invariant: no length from the file chooses how much memory is taken before a checksum or a bound has vouched for it.
  */
@@ -9,31 +9,32 @@ import type { FileHandle, FileSystem } from '../env/file-system.js'
 import { errorCode, ioError } from '../errors.js'
 import { corrupt, unsupportedFormat } from '../store/format.js'
 import type { PageCache } from './seen-cache.js'
+import { RunFilters, readDirectory, type TellDamage } from './seen-filters.js'
 import {
-  decodeFilterHeader,
   decodeRunEnd,
   decodeRunHeader,
-  FILTER_CRC_BYTES,
-  FILTER_HEADER_BYTES,
   FOOTER_BYTES,
   parseRunName,
   RUN_HEADER_BYTES,
-  type RunFilter,
+  type RunFooter,
   type RunHeader,
+  type RunLayout,
   runLayout,
   type SeenRunInfo,
   TRAILER_BYTES,
 } from './seen-format.js'
-import { compareKeys, KEY_BYTES, KEY_WORDS, readWord } from './seen-key.js'
-import { type RunParts, readExactly, SeenRunReader } from './seen-run-reader.js'
+import { compareKeys, KEY_BYTES, KEY_WORDS } from './seen-key.js'
+import { readExactly, swapWords } from './seen-run-pages.js'
+import { type RunParts, SeenRunReader } from './seen-run-reader.js'
 
-/** Opens a run the manifest names, reading all of it but the pages. */
+/** Opens a run the manifest names. No filter is in memory yet. */
 export function openRun(
   files: FileSystem,
   path: string,
   info: SeenRunInfo,
   jobId: Uint8Array,
   cache: PageCache,
+  tell: TellDamage,
 ): SeenRunReader {
   let handle: FileHandle
   try {
@@ -43,14 +44,14 @@ export function openRun(
     throw ioError('opening', path, error)
   }
   try {
-    return new SeenRunReader(readParts(handle, path, info, jobId), cache)
+    return new SeenRunReader(handle, readParts(handle, path, info, jobId, tell), cache)
   } catch (error) {
     handle.close()
     throw error
   }
 }
 
-function readParts(handle: FileHandle, path: string, info: SeenRunInfo, jobId: Uint8Array): RunParts {
+function readParts(handle: FileHandle, path: string, info: SeenRunInfo, jobId: Uint8Array, tell: TellDamage): RunParts {
   const fileBytes = sizeOf(handle)
   const header = readHeader(handle, path, fileBytes)
   if (Buffer.compare(header.jobId, jobId) !== 0) {
@@ -76,12 +77,38 @@ function readParts(handle: FileHandle, path: string, info: SeenRunInfo, jobId: U
   const fences = readFences(handle, path, layout.fencesAt, pages, footer.fencesCrc, header.salt)
   checkFencesAscend(fences, path, layout.fencesAt, 0, layout.keyPages)
   checkFencesAscend(fences, path, layout.fencesAt, layout.keyPages, pages)
-  const filters = readFilters(handle, path, layout.filtersAt, layout.footerAt, header.salt)
-  const entries = filters.reduce((sum, filter) => sum + filter.entries, 0)
-  if (filters.length !== footer.filterCount || entries !== footer.keys + footer.tombstones) {
-    throw corrupt(path, `${filters.length} filters of ${entries} keys do not fit the footer`, layout.filtersAt)
+  const filters = openFilters(handle, header.salt, footer, layout, tell)
+  return { path, info, salt: header.salt, fences, filters }
+}
+
+function openFilters(
+  handle: FileHandle,
+  salt: number,
+  footer: RunFooter,
+  layout: RunLayout,
+  tell: TellDamage,
+): RunFilters {
+  const read = readDirectory(handle, layout.filtersAt, layout.footerAt)
+  if ('problem' in read) return damagedFilters(handle, salt, read.problem, read.offset, tell)
+  const { directory } = read
+  const entries = directory.shapes.reduce((sum, shape) => sum + shape.entries, 0)
+  if (directory.shapes.length !== footer.filterCount || entries !== footer.keys + footer.tombstones) {
+    const problem = `${directory.shapes.length} filters of ${entries} keys do not fit the footer`
+    return damagedFilters(handle, salt, problem, layout.filtersAt, tell)
   }
-  return { path, handle, info, salt: header.salt, fences, filters }
+  return new RunFilters(handle, salt, directory, false, tell)
+}
+
+function damagedFilters(
+  handle: FileHandle,
+  salt: number,
+  problem: string,
+  offset: number,
+  tell: TellDamage,
+): RunFilters {
+  const filters = new RunFilters(handle, salt, { firsts: new Uint32Array(0), shapes: [], at: offset }, false, tell)
+  filters.giveUp(problem, offset)
+  return filters
 }
 
 function readHeader(handle: FileHandle, path: string, fileBytes: number): RunHeader {
@@ -101,11 +128,11 @@ function readFences(
   crc: number,
   salt: number,
 ): Uint32Array {
-  const bytes = Buffer.alloc(pages * KEY_BYTES)
+  const fences = new Uint32Array(pages * KEY_WORDS)
+  const bytes = Buffer.from(fences.buffer)
   readExactly(handle, bytes, at)
   if (crc32(bytes, salt) !== crc) throw corrupt(path, 'fences: checksum mismatch', at)
-  const fences = new Uint32Array(pages * KEY_WORDS)
-  for (let i = 0; i < fences.length; i++) fences[i] = readWord(bytes, i * 4)
+  swapWords(bytes)
   return fences
 }
 
@@ -114,36 +141,6 @@ function checkFencesAscend(fences: Uint32Array, path: string, at: number, from: 
     if (compareKeys(fences, (page - 1) * KEY_WORDS, fences, page * KEY_WORDS) < 0) continue
     throw corrupt(path, `fence ${page} is not above the one before`, at + page * KEY_BYTES)
   }
-}
-
-function readFilters(handle: FileHandle, path: string, from: number, to: number, salt: number): RunFilter[] {
-  const filters: RunFilter[] = []
-  const header = Buffer.alloc(FILTER_HEADER_BYTES)
-  const crc = Buffer.alloc(FILTER_CRC_BYTES)
-  for (let at = from; at < to; ) {
-    if (to - at < FILTER_HEADER_BYTES + FILTER_CRC_BYTES) throw corrupt(path, 'filter header cut short', at)
-    readExactly(handle, header, at)
-    const shape = decodeFilterHeader(header)
-    if (typeof shape === 'string') throw corrupt(path, shape, at)
-    const end = at + FILTER_HEADER_BYTES + shape.length + FILTER_CRC_BYTES
-    // Before memory is taken: a damaged length must not choose how much.
-    if (end > to) throw corrupt(path, `filter claims ${shape.length} bytes, ${to - at} are left`, at)
-    // Own memory of the exact size: these bytes stay.
-    const fingerprints = new Uint8Array(shape.length)
-    readExactly(handle, fingerprints, at + FILTER_HEADER_BYTES)
-    readExactly(handle, crc, end - FILTER_CRC_BYTES)
-    if (crc32(fingerprints, crc32(header, salt)) !== crc.readUInt32LE(0))
-      throw corrupt(path, 'filter: checksum mismatch', at)
-    const first = Uint32Array.from({ length: KEY_WORDS }, (_, i) => readWord(header, i * 4))
-    if (filters.length > 0 && compareKeys(filters[filters.length - 1].first, 0, first, 0) >= 0) {
-      throw corrupt(path, 'filters out of order', at)
-    }
-    const { entries, seed, segmentLength, segmentCount } = shape
-    const fuse = shape.length === 0 ? undefined : { entries, seed, segmentLength, segmentCount, fingerprints }
-    filters.push({ first, entries, fuse })
-    at = end
-  }
-  return filters
 }
 
 function sizeOf(handle: FileHandle): number {

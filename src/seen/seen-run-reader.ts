@@ -1,205 +1,125 @@
 /**
- * One immutable sorted run, as look-ups and merges see it: fences and filters in memory, pages on disk.
- *
- * Invariant: a page is believed only after its checksum, its number, its kind and its count were found right, each time
- * it comes from the disk. What does not fit is HOLDFAST_CORRUPT with file and offset; a run is never read as smaller than
- * the manifest says it is.
+ * One immutable sorted run, as look-ups see it: fences in memory, filters as far as they may be, pages on disk and in the
+ * shared cache. Invariant: what it says of a key is exact; filters and cache only spare it the disk.
  */
 import { assert } from '../assert.js'
 import type { FileHandle } from '../env/file-system.js'
-import { HoldfastError, ioError } from '../errors.js'
-import { corrupt } from '../store/format.js'
-import { fuseMayHold } from './binary-fuse.js'
 import type { PageCache } from './seen-cache.js'
-import {
-  KEYS_PER_PAGE,
-  PAGE_BYTES,
-  PAGE_KEYS,
-  PAGE_TOMBSTONES,
-  pageDamage,
-  parseRunName,
-  RUN_HEADER_BYTES,
-  type RunFilter,
-  type SeenRunInfo,
-} from './seen-format.js'
-import {
-  ABSENT,
-  compareKeys,
-  hashHigh,
-  hashLow,
-  KEY,
-  KEY_BYTES,
-  KEY_WORDS,
-  type KeyState,
-  type Probe,
-  readWord,
-  TOMBSTONE,
-} from './seen-key.js'
+import type { RunFilters } from './seen-filters.js'
+import { KEYS_PER_PAGE, PAGE_BYTES, parseRunName } from './seen-format.js'
+import { ABSENT, compareKeys, KEY, KEY_WORDS, type KeyState, type Probe, TOMBSTONE } from './seen-key.js'
+import { type RunName, RunPages } from './seen-run-pages.js'
 
 /** A reader's pages in the shared cache are told apart by its serial number, which is never used twice. */
 let lastSerial = 0
 const PAGES_PER_RUN_MAX = 2 ** 28
+/** Page numbers leave room for the serial in one exact number. */
+export const RUN_KEYS_MAX = PAGES_PER_RUN_MAX * KEYS_PER_PAGE
 
 /** All that a reader needs: read from the file by `openRun`, or handed over by the writer that made it. */
-export interface RunParts {
-  readonly path: string
-  readonly handle: FileHandle
-  readonly info: SeenRunInfo
-  readonly salt: number
+export interface RunParts extends RunName {
   /** First key of each page, key pages first: four words each. */
   readonly fences: Uint32Array
-  readonly filters: readonly RunFilter[]
+  readonly filters: RunFilters
 }
 
-export class SeenRunReader {
-  readonly path: string
-  readonly info: SeenRunInfo
+export class SeenRunReader extends RunPages {
   readonly number: number
-  readonly keyPages: number
-  readonly tombstonePages: number
   readonly fences: Uint32Array
-  readonly filters: readonly RunFilter[]
-  readonly memoryBytes: number
-  private readonly salt: number
-  private readonly handle: FileHandle
+  readonly filters: RunFilters
   private readonly cache: PageCache
   private readonly serial = ++lastSerial
-  private closed = false
 
-  constructor(parts: RunParts, cache: PageCache) {
-    this.path = parts.path
-    this.handle = parts.handle
-    this.info = parts.info
+  constructor(handle: FileHandle, parts: RunParts, cache: PageCache) {
+    super(handle, parts)
     this.number = parseRunName(parts.info.file) as number
-    this.salt = parts.salt
     this.fences = parts.fences
     this.filters = parts.filters
     this.cache = cache
-    this.keyPages = Math.ceil(parts.info.keys / KEYS_PER_PAGE)
-    this.tombstonePages = Math.ceil(parts.info.tombstones / KEYS_PER_PAGE)
     assert(this.fences.length === (this.keyPages + this.tombstonePages) * KEY_WORDS, 'one fence a page')
     assert(this.keyPages + this.tombstonePages < PAGES_PER_RUN_MAX, 'page numbers leave room for the serial')
-    let memoryBytes = this.fences.byteLength
-    for (const { fuse } of this.filters) memoryBytes += 128 + (fuse?.fingerprints.length ?? 0)
-    this.memoryBytes = memoryBytes
   }
 
-  /** Without touching the disk: false only if the run holds neither the key nor a tombstone of it. */
+  get memoryBytes(): number {
+    return this.fences.byteLength + this.filters.memoryBytes
+  }
+
+  /** Without the pages: false only if the run holds neither the key nor a tombstone of it. */
   mayHold(probe: Probe): boolean {
-    const { filters } = this
-    let low = 0
-    let high = filters.length
-    while (low < high) {
-      const middle = (low + high) >>> 1
-      if (compareKeys(filters[middle].first, 0, probe, 0) <= 0) low = middle + 1
-      else high = middle
-    }
-    if (low === 0) return false
-    const { fuse } = filters[low - 1]
-    return fuse === undefined || fuseMayHold(fuse, hashHigh(probe), hashLow(probe))
+    return this.filters.mayHold(probe)
   }
 
   /** What this run says of the key; at most one page is read for a key, one more where there are tombstones. */
   get(probe: Probe): KeyState {
-    if (!this.mayHold(probe)) return ABSENT
+    if (!this.filters.mayHold(probe)) return ABSENT
     if (this.inPages(probe, 0, this.keyPages)) return KEY
-    if (this.inPages(probe, this.keyPages, this.keyPages + this.tombstonePages)) return TOMBSTONE
+    if (this.tombstonePages > 0 && this.inPages(probe, this.keyPages, this.keyPages + this.tombstonePages)) {
+      return TOMBSTONE
+    }
     return ABSENT
   }
 
-  /** Reads and checks `count` pages from page `first` on. */
-  readPages(into: Buffer, first: number, count: number): void {
-    this.assertOpen()
-    const at = pageOffset(first)
-    readExactly(this.handle, into.subarray(0, count * PAGE_BYTES), at)
-    for (let i = 0; i < count; i++) {
-      const index = first + i
-      const kind = index < this.keyPages ? PAGE_KEYS : PAGE_TOMBSTONES
-      const damage = pageDamage(into, i * PAGE_BYTES, index, this.keysInPage(index), kind, this.salt)
-      if (damage !== undefined) throw corrupt(this.path, damage, pageOffset(index))
-    }
-  }
-
-  /** Every page but the last of its kind is full, so a page's count is known before it is read. */
-  keysInPage(index: number): number {
-    const tombstone = index >= this.keyPages
-    const before = (tombstone ? index - this.keyPages : index) * KEYS_PER_PAGE
-    return Math.min(KEYS_PER_PAGE, (tombstone ? this.info.tombstones : this.info.keys) - before)
-  }
-
-  close(): void {
-    if (this.closed) return
-    this.closed = true
-    this.handle.close()
-  }
-
   private inPages(probe: Probe, from: number, to: number): boolean {
-    let low = from
-    let high = to
-    while (low < high) {
-      const middle = (low + high) >>> 1
-      if (compareKeys(this.fences, middle * KEY_WORDS, probe, 0) <= 0) low = middle + 1
-      else high = middle
-    }
-    if (low === from) return false
-    const index = low - 1
-    return pageHolds(this.page(index), this.keysInPage(index), probe)
+    const index = lastNotAbove(this.fences, from, to, probe)
+    if (index < from) return false
+    const words = this.page(index)
+    const at = lastNotAbove(words, 0, this.keysInPage(index), probe)
+    return at >= 0 && compareKeys(words, at * KEY_WORDS, probe, 0) === 0
   }
 
-  private page(index: number): Buffer {
+  private page(index: number): Uint32Array {
     this.assertOpen()
     const id = this.serial * PAGES_PER_RUN_MAX + index
     const cached = this.cache.get(id)
-    if (cached !== undefined) return cached
+    if (cached !== undefined) return cached.words
     const page = this.cache.take()
-    try {
-      this.readPages(page, index, 1)
-    } catch (error) {
-      this.cache.giveBack(page)
-      throw error
-    }
-    this.cache.keep(id, page)
-    return page
-  }
-
-  private assertOpen(): void {
-    if (this.closed) throw new HoldfastError('HOLDFAST_CLOSED', `${this.path} was closed`, { path: this.path })
+    this.readPages(page.bytes, index, 1)
+    this.cache.keep(id)
+    return page.words
   }
 }
 
-export const pageOffset = (index: number): number => RUN_HEADER_BYTES + index * PAGE_BYTES
+assert(PAGE_BYTES % 16 === 0, 'pages are read as words')
 
-function pageHolds(page: Buffer, count: number, probe: Probe): boolean {
-  let low = 0
-  let high = count
+/** Few are searched from the middle: a guess has nothing to win there. */
+const GUESS_MIN = 32
+
+/**
+ * Of ascending keys (four words each) at places `from` to `to`, the last one that is not above the probe; `from` - 1 when
+ * there is none. The first words say about where it must be when keys are spread evenly, as fingerprints are; from there the
+ * steps double until the probe is between two of them, so that keys of any other kind cost no more than halving would.
+ */
+export function lastNotAbove(keys: Uint32Array, from: number, to: number, probe: Probe): number {
+  let low = from
+  let high = to
+  if (high - low > GUESS_MIN) {
+    const first = keys[low * KEY_WORDS]
+    const last = keys[(high - 1) * KEY_WORDS]
+    const word = probe[0]
+    if (word > first && word < last) {
+      const guess = low + Math.floor(((word - first) / (last - first)) * (high - 1 - low))
+      let step = 4
+      if (compareKeys(keys, guess * KEY_WORDS, probe, 0) <= 0) {
+        low = guess + 1
+        while (low + step < high && compareKeys(keys, (low + step) * KEY_WORDS, probe, 0) <= 0) {
+          low += step + 1
+          step *= 2
+        }
+        high = Math.min(high, low + step)
+      } else {
+        high = guess
+        while (high - step > from && compareKeys(keys, (high - step) * KEY_WORDS, probe, 0) > 0) {
+          high -= step
+          step *= 2
+        }
+        low = Math.max(from, high - step)
+      }
+    }
+  }
   while (low < high) {
     const middle = (low + high) >>> 1
-    const order = compareToPage(page, middle * KEY_BYTES, probe)
-    if (order === 0) return true
-    if (order > 0) low = middle + 1
+    if (compareKeys(keys, middle * KEY_WORDS, probe, 0) <= 0) low = middle + 1
     else high = middle
   }
-  return false
-}
-
-/** The probe against the key at `at`. */
-function compareToPage(page: Buffer, at: number, probe: Probe): number {
-  for (let i = 0; i < KEY_WORDS; i++) {
-    const word = readWord(page, at + i * 4)
-    if (probe[i] !== word) return probe[i] < word ? -1 : 1
-  }
-  return 0
-}
-
-export function readExactly(handle: FileHandle, into: Uint8Array, position: number): void {
-  if (into.length === 0) return
-  let count: number
-  try {
-    count = handle.read(into, position)
-  } catch (error) {
-    throw ioError('reading', handle.path, error)
-  }
-  if (count !== into.length) {
-    throw corrupt(handle.path, `cut short: ${count} bytes left, ${into.length} expected`, position)
-  }
+  return low - 1
 }

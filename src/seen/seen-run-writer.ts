@@ -2,8 +2,9 @@
  * Writes one run from entries that come in ascending order. The file is real only once a manifest names it; until then it
  * can be thrown away (`abandon`) and nobody has missed anything.
  *
- * Key pages go out as they fill. Tombstones (few) wait in memory, as their pages follow the last key page. A filter is
- * built each time its share of keys is complete, so that scratch memory does not grow with the run.
+ * Key pages go out as they fill. Tombstones (few) wait in memory, as their pages follow the last key page. Filters are built
+ * at the end, each from its share of the pages just written: neither they nor the hashes they are made of are ever in memory
+ * all at once, so what a run takes to be written does not grow with it, fences apart.
  */
 import { assert } from '../assert.js'
 import { crc32 } from '../bytes/crc32.js'
@@ -11,23 +12,27 @@ import type { FileHandle, FileSystem } from '../env/file-system.js'
 import { ioError } from '../errors.js'
 import { writeFully } from '../store/json-file.js'
 import { buildBinaryFuse } from './binary-fuse.js'
+import type { FilterDirectory } from './seen-filters.js'
 import {
   encodeFilter,
   encodeRunEnd,
   encodeRunHeader,
   FILTER_KEYS_MAX,
+  type FilterShape,
+  filterBytes,
   KEYS_PER_PAGE,
   PAGE_BYTES,
   PAGE_KEYS,
   PAGE_TOMBSTONES,
   RUN_HEADER_BYTES,
-  type RunFilter,
   type RunHeader,
   runName,
+  type SeenRunInfo,
   sealPage,
 } from './seen-format.js'
 import {
   compareKeys,
+  copyKey,
   hashHigh,
   hashLow,
   KEY,
@@ -36,20 +41,35 @@ import {
   newProbe,
   probeWords,
   TOMBSTONE,
-  writeWord,
 } from './seen-key.js'
-import type { RunParts } from './seen-run-reader.js'
+import { Merger, runSources } from './seen-merge.js'
+import { PAGE_WORDS, RunPages, swapPageKeys, swapWords } from './seen-run-pages.js'
 import { STEP_KEYS, type Steps } from './seen-slices.js'
 
 /** Pages gathered for one write call. */
-const WRITE_PAGES = 16
+const WRITE_PAGES = 32
+/** Fences turned into bytes at once. */
+const FENCE_CHUNK_WORDS = 16 * 1024
+const NO_FINGERPRINTS = new Uint8Array(0)
 
 export interface RunWriterOptions extends RunHeader {
   readonly files: FileSystem
   readonly path: string
+  /** `edit`: the file was made already. Default `create`. */
+  readonly mode?: 'create' | 'edit'
   /** At least as many entries as will come: sizes the arrays. */
   readonly entriesMax: number
   readonly filterKeysMax?: number
+  /** Bytes after which what was written is synced, blocking: for a thread of its own. Default: never. */
+  readonly syncEveryBytes?: number
+}
+
+/** A run as it was written, to be opened without reading it. Can be sent to another thread. */
+export interface WrittenRun {
+  readonly info: SeenRunInfo
+  readonly salt: number
+  readonly fences: Uint32Array
+  readonly directory: FilterDirectory
 }
 
 export class SeenRunWriter {
@@ -59,8 +79,11 @@ export class SeenRunWriter {
   private readonly header: RunHeader
   private readonly files: FileSystem
   private readonly handle: FileHandle
+  private readonly syncEveryBytes: number
   private position = 0
+  private syncedTo = 0
   private readonly out = Buffer.alloc(WRITE_PAGES * PAGE_BYTES)
+  private readonly outWords = new Uint32Array(this.out.buffer, this.out.byteOffset, this.out.length / 4)
   /** Whole pages in `out`, and keys in the page behind them. */
   private outPages = 0
   private pageKeys = 0
@@ -68,13 +91,9 @@ export class SeenRunWriter {
   private readonly fences: Uint32Array
   private tombstoneWords = new Uint32Array(0)
   private readonly lastKey = new Uint32Array(KEY_WORDS)
-  private readonly probe = newProbe()
-  private readonly filters: RunFilter[] = []
   private readonly filterKeysMax: number
-  private readonly filterFirst = new Uint32Array(KEY_WORDS)
-  private filterKeys = 0
-  private readonly filterHigh: Uint32Array
-  private readonly filterLow: Uint32Array
+  private readonly firsts: number[] = []
+  private readonly shapes: FilterShape[] = []
 
   constructor(options: RunWriterOptions) {
     const { files, path, entriesMax } = options
@@ -82,11 +101,11 @@ export class SeenRunWriter {
     this.files = files
     this.path = path
     this.filterKeysMax = options.filterKeysMax ?? FILTER_KEYS_MAX
-    this.filterHigh = new Uint32Array(Math.min(this.filterKeysMax, entriesMax))
-    this.filterLow = new Uint32Array(this.filterHigh.length)
+    this.syncEveryBytes = options.syncEveryBytes ?? Infinity
+    // One page more of each kind than full ones.
     this.fences = new Uint32Array((Math.ceil(entriesMax / KEYS_PER_PAGE) + 1) * KEY_WORDS)
     try {
-      this.handle = files.open(path, 'create')
+      this.handle = files.open(path, options.mode ?? 'create')
     } catch (error) {
       throw ioError('creating', path, error)
     }
@@ -98,16 +117,10 @@ export class SeenRunWriter {
     }
   }
 
-  /** The filter's share of keys is complete: `buildFilter` must run before the next `append`. */
-  get filterDue(): boolean {
-    return this.filterKeys === this.filterKeysMax
-  }
-
   /** The entry whose words are at `at`; above every one before. */
   append(words: Uint32Array, at: number, state: number): void {
     assert(this.keys + this.tombstones === 0 || compareKeys(this.lastKey, 0, words, at) < 0, 'entries ascend')
-    for (let i = 0; i < KEY_WORDS; i++) this.lastKey[i] = words[at + i]
-    this.addToFilter(words, at)
+    copyKey(this.lastKey, 0, words, at)
     if (state === KEY) {
       this.keys++
       this.putInPage(words, at, PAGE_KEYS)
@@ -117,47 +130,34 @@ export class SeenRunWriter {
     }
   }
 
-  *buildFilter(): Steps<void> {
-    const { filterHigh, filterLow, filterKeys, filterFirst } = this
-    const seed = (this.header.salt + this.filters.length) >>> 0
-    const fuse = yield* buildBinaryFuse(filterHigh, filterLow, filterKeys, seed)
-    this.filters.push({ first: filterFirst.slice(), entries: filterKeys, fuse })
-    this.filterKeys = 0
-  }
-
   /** Everything behind the key pages. `sync` makes it durable. */
-  *finish(): Steps<RunParts> {
-    assert(this.keys + this.tombstones > 0, 'a run holds something')
-    if (this.filterKeys > 0) yield* this.buildFilter()
+  *finish(): Steps<WrittenRun> {
+    const { keys, tombstones, header } = this
+    assert(keys + tombstones > 0, 'a run holds something')
     this.endPage(PAGE_KEYS)
-    for (let i = 0; i < this.tombstones; i++) {
+    for (let i = 0; i < tombstones; i++) {
       this.putInPage(this.tombstoneWords, i * KEY_WORDS, PAGE_TOMBSTONES)
       if (i % STEP_KEYS === STEP_KEYS - 1) yield
     }
     this.endPage(PAGE_TOMBSTONES)
     this.flushPages()
     assert(this.position === RUN_HEADER_BYTES + this.pages * PAGE_BYTES, 'pages are where readers look for them')
-    // A copy of the exact size: it stays in memory as long as the run does.
-    const fences = this.fences.slice(0, this.pages * KEY_WORDS)
-    const fenceBytes = Buffer.alloc(fences.length * 4)
-    for (let i = 0; i < fences.length; i++) writeWord(fenceBytes, i * 4, fences[i])
-    this.write(fenceBytes)
-    yield
-    let filtersBytes = 0
-    for (const filter of this.filters) {
-      const bytes = encodeFilter(filter, this.header.salt)
-      this.write(bytes)
-      filtersBytes += bytes.length
-      yield
-    }
-    const { keys, tombstones } = this
-    const fencesCrc = crc32(fenceBytes, this.header.salt)
-    const footer = { keys, tombstones, fencesCrc, filterCount: this.filters.length, filtersBytes }
-    const end = encodeRunEnd(footer, this.header.salt)
+    const fencesCrc = yield* this.writeFences()
+    const filtersAt = this.position
+    yield* this.writeFilters()
+    const filtersBytes = this.position - filtersAt
+    const footer = { keys, tombstones, fencesCrc, filterCount: this.shapes.length, filtersBytes }
+    const end = encodeRunEnd(footer, header.salt)
     this.write(end.bytes)
-    const file = runName(this.header.number)
-    const info = { file, keys, tombstones, bytes: this.position, level: this.header.level, crc: end.crc }
-    return { path: this.path, handle: this.handle, info, salt: this.header.salt, fences, filters: this.filters }
+    const info = { ...this.infoSoFar(), bytes: this.position, crc: end.crc }
+    // It stays in memory as long as the run does: no larger than need be, and not copied for a few words.
+    const fenceWords = this.pages * KEY_WORDS
+    const fences =
+      this.fences.length - fenceWords <= 2 * KEY_WORDS
+        ? this.fences.subarray(0, fenceWords)
+        : this.fences.slice(0, fenceWords)
+    const directory = { firsts: Uint32Array.from(this.firsts), shapes: this.shapes, at: filtersAt }
+    return { info, salt: header.salt, fences, directory }
   }
 
   async sync(): Promise<void> {
@@ -166,6 +166,19 @@ export class SeenRunWriter {
     } catch (error) {
       throw ioError('syncing', this.path, error)
     }
+  }
+
+  syncNow(): void {
+    try {
+      this.handle.syncNow()
+    } catch (error) {
+      throw ioError('syncing', this.path, error)
+    }
+    this.syncedTo = this.position
+  }
+
+  close(): void {
+    this.handle.close()
   }
 
   /** Closes, and with `remove` removes the file if that is still possible: one no manifest names goes at the next open. */
@@ -178,16 +191,60 @@ export class SeenRunWriter {
     }
   }
 
-  private addToFilter(words: Uint32Array, at: number): void {
-    assert(
-      this.filterKeys < this.filterHigh.length,
-      'the filter was built in time, and no more entries came than announced',
-    )
-    if (this.filterKeys === 0) this.filterFirst.set(words.subarray(at, at + KEY_WORDS))
-    probeWords(this.probe, words, at)
-    this.filterHigh[this.filterKeys] = hashHigh(this.probe)
-    this.filterLow[this.filterKeys] = hashLow(this.probe)
-    this.filterKeys++
+  private *writeFences(): Steps<number> {
+    let crc = this.header.salt
+    const end = this.pages * KEY_WORDS
+    for (let at = 0; at < end; at += FENCE_CHUNK_WORDS) {
+      const chunk = this.fences.slice(at, Math.min(end, at + FENCE_CHUNK_WORDS))
+      const bytes = Buffer.from(chunk.buffer)
+      swapWords(bytes)
+      crc = crc32(bytes, crc)
+      this.write(bytes)
+      yield
+    }
+    return crc
+  }
+
+  /** Reads the pages back, checked like any other, and builds and writes one filter after the other. */
+  private *writeFilters(): Steps<void> {
+    const entriesMax = Math.min(this.filterKeysMax, this.keys + this.tombstones)
+    const high = new Uint32Array(entriesMax)
+    const low = new Uint32Array(entriesMax)
+    const first = new Uint32Array(KEY_WORDS)
+    const probe = newProbe()
+    const { path, header } = this
+    const written = new RunPages(this.handle, { path, info: this.infoSoFar(), salt: header.salt })
+    const merger = new Merger(runSources([written]))
+    let entries = 0
+    for (let more = merger.advance(), count = 1; more; count++) {
+      if (entries === 0) copyKey(first, 0, merger.words, 0)
+      probeWords(probe, merger.words, 0)
+      high[entries] = hashHigh(probe)
+      low[entries++] = hashLow(probe)
+      more = merger.advance()
+      if (count % STEP_KEYS === 0) yield
+      if (more && entries < this.filterKeysMax) continue
+      const seed = (header.salt + this.shapes.length) >>> 0
+      const fuse = yield* buildBinaryFuse(high, low, entries, seed)
+      const shape = fuse ?? { seed: 0, segmentLength: 0, segmentCount: 0 }
+      const fingerprints = fuse?.fingerprints ?? NO_FINGERPRINTS
+      this.addFilter(first, { ...shapeOf(shape), entries, length: fingerprints.length }, fingerprints)
+      entries = 0
+      yield
+    }
+  }
+
+  private addFilter(first: Uint32Array, shape: FilterShape, fingerprints: Uint8Array): void {
+    const bytes = encodeFilter(first, shape, fingerprints, this.header.salt)
+    assert(bytes.length === filterBytes(shape), 'filters lie where their shapes say')
+    this.write(bytes)
+    this.shapes.push(shape)
+    this.firsts.push(...first)
+  }
+
+  private infoSoFar(): SeenRunInfo {
+    const { keys, tombstones, header } = this
+    return { file: runName(header.number), keys, tombstones, bytes: this.position, level: header.level, crc: 0 }
   }
 
   private keepTombstone(words: Uint32Array, at: number): void {
@@ -197,25 +254,21 @@ export class SeenRunWriter {
       grown.set(this.tombstoneWords)
       this.tombstoneWords = grown
     }
-    for (let i = 0; i < KEY_WORDS; i++) this.tombstoneWords[end + i] = words[at + i]
+    copyKey(this.tombstoneWords, end, words, at)
     this.tombstones++
   }
 
   private putInPage(words: Uint32Array, at: number, kind: number): void {
-    if (this.pageKeys === 0) this.putFence(words, at)
-    const to = this.outPages * PAGE_BYTES + this.pageKeys * KEY_BYTES
-    for (let i = 0; i < KEY_WORDS; i++) writeWord(this.out, to + i * 4, words[at + i])
+    if (this.pageKeys === 0) copyKey(this.fences, this.pages * KEY_WORDS, words, at)
+    copyKey(this.outWords, this.outPages * PAGE_WORDS + this.pageKeys * KEY_WORDS, words, at)
     if (++this.pageKeys === KEYS_PER_PAGE) this.endPage(kind)
-  }
-
-  private putFence(words: Uint32Array, at: number): void {
-    const to = this.pages * KEY_WORDS
-    for (let i = 0; i < KEY_WORDS; i++) this.fences[to + i] = words[at + i]
   }
 
   private endPage(kind: number): void {
     if (this.pageKeys === 0) return
-    sealPage(this.out, this.outPages * PAGE_BYTES, this.pages, this.pageKeys, kind, this.header.salt)
+    const at = this.outPages * PAGE_BYTES
+    swapPageKeys(this.out, at)
+    sealPage(this.out, at, this.pages, this.pageKeys, kind, this.header.salt)
     this.pageKeys = 0
     this.pages++
     if (++this.outPages === WRITE_PAGES) this.flushPages()
@@ -233,5 +286,17 @@ export class SeenRunWriter {
       throw ioError('writing', this.path, error)
     }
     this.position += bytes.length
+    if (this.position - this.syncedTo >= this.syncEveryBytes) this.syncNow()
   }
+}
+
+const shapeOf = ({ seed, segmentLength, segmentCount }: Omit<FilterShape, 'entries' | 'length'>) => ({
+  seed,
+  segmentLength,
+  segmentCount,
+})
+
+/** What writing a run takes in memory, at most, beside the tombstones. */
+export function writingBytes(entriesMax: number): number {
+  return (Math.ceil(entriesMax / KEYS_PER_PAGE) + 1) * KEY_BYTES + WRITE_PAGES * PAGE_BYTES
 }

@@ -11,55 +11,28 @@
  */
 import { assert } from '../assert.js'
 import type { Env } from '../env/env.js'
-import { errorCode, HoldfastError, ioError } from '../errors.js'
-import { join, TEMPORARY_SUFFIX } from '../store/file-names.js'
+import { HoldfastError } from '../errors.js'
+import { SEEN_MEMORY_BYTES_DEFAULT } from '../limits.js'
+import { join } from '../store/file-names.js'
 import { corrupt } from '../store/format.js'
-import { HitCache, PageCache } from './seen-cache.js'
+import { KeyBatch } from './seen-batch.js'
+import { MergeBeside } from './seen-beside.js'
+import { mergeReserveBytes, type SeenTuning, tuningOf } from './seen-budget.js'
 import { checkRunPages } from './seen-check.js'
-import { type FlushContext, type Flushed, flushTable } from './seen-flush.js'
-import { FILTER_KEYS_MAX, PAGE_BYTES, parseRunName, type SeenRunInfo } from './seen-format.js'
-import {
-  ABSENT,
-  KEY,
-  KEY_BYTES,
-  KEY_WORDS,
-  newProbe,
-  type Probe,
-  probeBytes,
-  TOMBSTONE,
-  writeWord,
-} from './seen-key.js'
-import { type LevelShape, Merger, type MergeSource, runSources, TableSource } from './seen-merge.js'
+import { listRuns, removeUnnamed, sortRuns } from './seen-directory.js'
+import { type FlushContext, flushTable, tellDamage, type Warn } from './seen-flush.js'
+import { parseRunName, type SeenRunInfo } from './seen-format.js'
+import type { Frozen } from './seen-frozen.js'
+import { ABSENT, KEY, KEY_BYTES, newProbe, type Probe, probeBytes, TOMBSTONE } from './seen-key.js'
 import { openRun } from './seen-run-open.js'
 import type { SeenRunReader } from './seen-run-reader.js'
-import { runAtOnce } from './seen-slices.js'
-import { sortTable } from './seen-sort.js'
-import { SeenTable, TABLE_SLOTS_MIN } from './seen-table.js'
+import { SeenRuns } from './seen-runs.js'
+import { allKeys, countKeys } from './seen-scan.js'
+import { SeenTable, tableBytes } from './seen-table.js'
+import { SeenTasks, type TaskCare } from './seen-tasks.js'
 
+export type { SeenTuning } from './seen-budget.js'
 export type { SeenRunInfo } from './seen-format.js'
-
-/** For tests and benchmarks; the defaults suit everyone else. */
-export interface SeenTuning extends LevelShape {
-  /** Keys of one filter, at most. Memory while it is built: about 40 bytes a key. */
-  readonly filterKeysMax: number
-  /** Keys found in runs lately that are answered without the disk: 16 bytes each. */
-  readonly hitCacheKeys: number
-  readonly pageCacheCount: number
-  /** Slots of a new shard of the table, a power of two. */
-  readonly tableSlotsMin: number
-  /** Background work lets others in after this long. */
-  readonly sliceMs: number
-}
-
-const DEFAULT_TUNING: SeenTuning = {
-  levelGrowth: 8,
-  levelBaseKeys: 64 * 1024,
-  filterKeysMax: FILTER_KEYS_MAX,
-  hitCacheKeys: 50_000,
-  pageCacheCount: 64,
-  tableSlotsMin: TABLE_SLOTS_MIN,
-  sliceMs: 2,
-}
 
 export interface SeenSetOptions {
   readonly env: Env
@@ -69,18 +42,10 @@ export interface SeenSetOptions {
   /** As the manifest has them. */
   readonly runs: readonly SeenRunInfo[]
   readonly size: number
+  /** Bounds all that the set takes, as long as checkpoints come when they are due and fences leave room. */
+  readonly memoryBytes?: number
+  readonly warn?: Warn
   readonly tuning?: Partial<SeenTuning>
-}
-
-interface Frozen {
-  readonly table: SeenTable
-  /** Keys seen as of the freeze, less those whose add was taken back since. */
-  size: number
-  /** Rises when the table is changed by `undoAdd`: what was being written from it is then of no use. */
-  version: number
-  writing: boolean
-  cancelled: boolean
-  written: Flushed | undefined
 }
 
 export class SeenSet {
@@ -88,44 +53,53 @@ export class SeenSet {
   private readonly directory: string
   private readonly jobId: Uint8Array
   private readonly tuning: SeenTuning
-  private readonly pages: PageCache
-  /** Made at the first hit: many a set never has a run. */
-  private hits: HitCache | undefined
+  private readonly warn: Warn
+  private readonly runList: SeenRuns
+  private readonly tasks: SeenTasks
+  private readonly beside = new MergeBeside()
+  private readonly batch = new KeyBatch()
   private readonly probe: Probe = newProbe()
   private live: SeenTable
   private frozen: Frozen | undefined
-  /** Newest first. */
-  private readers: readonly SeenRunReader[] = []
   private keyCount: number
   private nextNumber = 1
   private closed = false
+  /** What the tables may take before filters have to give way to them. */
+  private tablesFitted = 0
 
   private constructor(options: SeenSetOptions) {
-    this.env = options.env
-    this.directory = options.directory
+    const { env, directory, memoryBytes = SEEN_MEMORY_BYTES_DEFAULT } = options
+    this.env = env
+    this.directory = directory
     this.jobId = Uint8Array.from(options.jobId)
-    this.tuning = { ...DEFAULT_TUNING, ...options.tuning }
-    this.pages = new PageCache(this.tuning.pageCacheCount, PAGE_BYTES)
+    this.tuning = tuningOf(memoryBytes, options.tuning ?? {})
+    this.warn = options.warn ?? (() => {})
+    this.runList = new SeenRuns({ ...this.tuning, memoryBytes })
+    this.tasks = new SeenTasks({ ...this.tuning, env, directory })
     this.live = new SeenTable(this.tuning.tableSlotsMin)
     this.keyCount = options.size
   }
 
   /**
    * Reads headers, footers, fences and filters, never all keys. A run that is missing, short, foreign or damaged is
-   * HOLDFAST_CORRUPT, a newer one HOLDFAST_UNSUPPORTED_FORMAT.
+   * HOLDFAST_CORRUPT, a newer one HOLDFAST_UNSUPPORTED_FORMAT. Filters that are damaged are only warned of.
    */
   static open(options: SeenSetOptions): SeenSet {
     assert(options.jobId.length === 16, 'a job id is 16 bytes')
     const set = new SeenSet(options)
     const infos = sortRuns(options.runs, options.directory)
-    for (const name of set.listDirectory()) set.nextNumber = Math.max(set.nextNumber, (parseRunName(name) ?? 0) + 1)
+    for (const name of listRuns(set.env.files, set.directory))
+      set.nextNumber = Math.max(set.nextNumber, (parseRunName(name) ?? 0) + 1)
     const readers: SeenRunReader[] = []
-    set.readers = readers
+    set.runList.readers = readers
     try {
       for (const info of infos) {
-        readers.push(openRun(set.env.files, join(set.directory, info.file), info, set.jobId, set.pages))
+        const path = join(set.directory, info.file)
+        readers.push(openRun(set.env.files, path, info, set.jobId, set.runList.pages, tellDamage(set.warn, path)))
         set.nextNumber = Math.max(set.nextNumber, readers[readers.length - 1].number + 1)
       }
+      set.fit()
+      set.runList.loadFilters()
     } catch (error) {
       set.close()
       throw error
@@ -137,7 +111,7 @@ export class SeenSet {
   static checkRun(options: Pick<SeenSetOptions, 'env' | 'directory' | 'jobId'>, info: SeenRunInfo): void {
     const set = SeenSet.open({ ...options, runs: [info], size: 0 })
     try {
-      for (const run of set.readers) checkRunPages(run)
+      for (const run of set.runList.readers) checkRunPages(run)
     } finally {
       set.close()
     }
@@ -153,20 +127,23 @@ export class SeenSet {
     return this.live.count
   }
 
+  /** A merge is done, and waits for a checkpoint whose manifest names what it made. */
+  get isMerged(): boolean {
+    return this.beside.isReady
+  }
+
   get memoryBytes(): number {
-    let bytes = this.live.memoryBytes + (this.frozen?.table.memoryBytes ?? 0)
-    bytes += this.pages.memoryBytes + (this.hits?.memoryBytes ?? 0) + (this.frozen?.written?.run?.memoryBytes ?? 0)
-    for (const reader of this.readers) bytes += reader.memoryBytes
-    return bytes
+    const frozen = this.frozen?.table.memoryBytes ?? 0
+    return this.live.memoryBytes + frozen + this.runList.memoryBytes + this.tasks.memoryBytes
   }
 
   get diskBytes(): number {
-    return this.readers.reduce((sum, reader) => sum + reader.info.bytes, 0)
+    return this.runList.diskBytes
   }
 
   /** The runs of the last checkpoint, newest first. */
   get runs(): readonly SeenRunInfo[] {
-    return this.readers.map((reader) => reader.info)
+    return this.runList.infos
   }
 
   has(key: Uint8Array, offset: number): boolean {
@@ -177,17 +154,43 @@ export class SeenSet {
   add(key: Uint8Array, offset: number): boolean {
     const probe = this.probeOf(key, offset)
     if (this.isSeen(probe)) return false
-    this.live.set(probe, KEY)
-    this.keyCount++
+    this.insert(probe)
     return true
+  }
+
+  /**
+   * As `add` for each of `count` keys that lie one behind the other, in their order: of the same key twice the first is new.
+   * `isNew` gets a 1 or a 0 for each; returns how many are new. Keys that are to be looked for in runs are looked for in
+   * the order of their pages. An error while reading leaves everything as it was. Taken back by `undoAdd` key by key.
+   */
+  addBatch(keys: Uint8Array, count: number, isNew: Uint8Array): number {
+    this.resolveBatch(keys, count, isNew)
+    const { probe } = this
+    let added = 0
+    for (let i = 0; i < count; i++) {
+      isNew[i] ^= 1
+      if (isNew[i] === 0) continue
+      probeBytes(probe, keys, i * KEY_BYTES)
+      if (this.live.get(probe) === KEY) {
+        isNew[i] = 0
+        continue
+      }
+      this.insert(probe)
+      added++
+    }
+    return added
+  }
+
+  /** As `has` for each of `count` keys that lie one behind the other: 1 or 0 in `isSeen`. Returns how many are seen. */
+  hasBatch(keys: Uint8Array, count: number, isSeen: Uint8Array): number {
+    return this.resolveBatch(keys, count, isSeen)
   }
 
   /** For replay and for keys known to be new: does not look at runs. Nothing happens if the table holds it. */
   insertNew(key: Uint8Array, offset: number): void {
     const probe = this.probeOf(key, offset)
     if (this.inTables(probe) === KEY) return
-    this.live.set(probe, KEY)
-    this.keyCount++
+    this.insert(probe)
   }
 
   /** True if it was seen; it is not any more. */
@@ -196,7 +199,7 @@ export class SeenSet {
     if (!this.isSeen(probe)) return false
     if (this.live.get(probe) === KEY) this.takeFromLive(probe)
     else this.live.set(probe, TOMBSTONE)
-    this.hits?.drop(probe)
+    this.runList.dropHit(probe)
     this.keyCount--
     return true
   }
@@ -209,7 +212,7 @@ export class SeenSet {
       this.takeFromLive(probe)
     } else if (this.live.get(probe) === ABSENT && frozen?.table.get(probe) === KEY && frozen.written === undefined) {
       // It must not reach the disk: the journal does not know it.
-      if (this.runsMayHold(probe)) frozen.table.set(probe, TOMBSTONE)
+      if (this.runList.mayHold(probe)) frozen.table.set(probe, TOMBSTONE)
       else frozen.table.delete(probe)
       frozen.size--
       frozen.version++
@@ -217,7 +220,7 @@ export class SeenSet {
       if (!this.isSeen(probe)) return
       this.live.set(probe, TOMBSTONE)
     }
-    this.hits?.drop(probe)
+    this.runList.dropHit(probe)
     this.keyCount--
   }
 
@@ -226,8 +229,9 @@ export class SeenSet {
     this.assertOpen()
     assert(this.frozen === undefined, 'one checkpoint at a time')
     const { live: table, keyCount: size } = this
-    this.frozen = { table, size, version: 0, writing: false, cancelled: false, written: undefined }
+    this.frozen = { table, size, version: 0, number: 0, writing: false, cancelled: false, written: undefined }
     this.live = new SeenTable(this.tuning.tableSlotsMin)
+    this.fit()
   }
 
   /**
@@ -243,10 +247,18 @@ export class SeenSet {
     }
     frozen.writing = true
     try {
+      if (this.runList.readers.length >= this.tuning.runsMax) await this.beside.ended()
       for (;;) {
+        assertWanted()
         const { version } = frozen
+        const number = this.nextNumber++
+        frozen.number = number
+        const withBeside = this.beside.isReady
+        const { runs, free } = this.beside.view(this.runList.readers)
+        const care = { isAwaited: true, assertWanted }
+        const isWhole = free === runs.length
         const context = this.flushContext()
-        const flushed = await flushTable(context, frozen.table, this.readers, this.nextNumber++, assertWanted)
+        const flushed = await flushTable(context, frozen.table, runs.slice(0, free), isWhole, number, care)
         // The set may have been closed or the checkpoint given up in the very turn in which the write ended.
         if (this.closed || frozen.cancelled) this.discard(flushed.run)
         assertWanted()
@@ -255,8 +267,10 @@ export class SeenSet {
           this.discard(flushed.run)
           continue
         }
-        frozen.written = flushed
-        return { runs: this.readersAfter(flushed).map((reader) => reader.info), size: frozen.size }
+        const kept = runs.slice(flushed.merged)
+        const readers = flushed.run === undefined ? kept : [flushed.run, ...kept]
+        frozen.written = { size: frozen.size, readers, run: flushed.run, withBeside }
+        return { runs: readers.map((reader) => reader.info), size: frozen.size }
       }
     } finally {
       frozen.writing = false
@@ -267,10 +281,19 @@ export class SeenSet {
   commitFrozen(): void {
     const written = this.frozen?.written
     assert(written !== undefined, 'only what was written can be committed')
-    const replaced = this.readers.slice(0, written.merged)
-    this.readers = this.readersAfter(written)
+    const before = new Set(this.runList.readers)
+    if (written.withBeside) {
+      const made = this.beside.published()
+      if (made !== undefined) before.add(made)
+    }
+    this.runList.readers = written.readers
     this.frozen = undefined
-    for (const reader of replaced) this.discard(reader)
+    for (const reader of written.readers) before.delete(reader)
+    for (const reader of before) this.discard(reader)
+    this.fit()
+    if (this.closed) return
+    const care: TaskCare = { isAwaited: false, assertWanted: () => this.assertOpen() }
+    this.beside.maybeStart(this.flushContext(), written.readers, () => this.nextNumber++, care)
   }
 
   /** The checkpoint failed: the new run goes, and the frozen table is again part of the live one. */
@@ -279,98 +302,121 @@ export class SeenSet {
     if (frozen === undefined) return
     // If it is still being written, that ends at its next pause and removes its file.
     frozen.cancelled = true
+    this.tasks.cancel(frozen.number)
     this.discard(frozen.written?.run)
     this.frozen = undefined
     // The live table is the newer one, and the smaller: it has had less time.
     this.live.copyOver(frozen.table)
     this.live = frozen.table
+    this.fit()
+  }
+
+  /** No merge runs beside any more: for who wants to see the set at rest. */
+  async settled(): Promise<void> {
+    await this.beside.ended()
   }
 
   /** At open: deletes run files no manifest names, and unfinished ones. Other files are not ours to delete. */
   removeUnnamed(): string[] {
-    const named = new Set(this.readers.map((reader) => reader.info.file))
-    const removed: string[] = []
-    for (const name of this.listDirectory()) {
-      if (named.has(name) || !(parseRunName(name) !== undefined || name.endsWith(TEMPORARY_SUFFIX))) continue
-      try {
-        this.env.files.unlink(join(this.directory, name))
-        removed.push(name)
-      } catch {
-        // It does no harm; the next open tries again.
-      }
-    }
-    return removed
+    return removeUnnamed(this.env.files, this.directory, new Set(this.runs.map((run) => run.file)))
   }
 
   /** Reads everything: each run in itself, and `size` against the keys there are. Throws HOLDFAST_CORRUPT. */
   check(): void {
     this.assertOpen()
-    for (const reader of this.readers) checkRunPages(reader)
-    let count = 0
-    for (const merger = this.merge(); merger.advance(); ) if (merger.state === KEY) count++
-    if (count !== this.keyCount) {
-      throw corrupt(this.directory, `${count} keys are seen, ${this.keyCount} are counted`)
-    }
+    for (const reader of this.runList.readers) checkRunPages(reader)
+    const count = countKeys(this.tables(), this.runList.readers)
+    if (count === this.keyCount) return
+    throw corrupt(this.directory, `${count} keys are seen, ${this.keyCount} are counted`)
   }
 
   /** Every key seen, ascending, for tools. The set must not be checkpointed meanwhile; table changes are not noticed. */
-  *keys(): Generator<Uint8Array, void, void> {
-    for (const merger = this.merge(); merger.advance(); ) {
-      if (merger.state !== KEY) continue
-      const key = new Uint8Array(KEY_BYTES)
-      for (let i = 0; i < KEY_WORDS; i++) writeWord(key, i * 4, merger.words[i])
-      yield key
-    }
+  keys(): Generator<Uint8Array, void, void> {
+    this.assertOpen()
+    return allKeys(this.tables(), this.runList.readers)
   }
 
-  /** Lets the files go. A checkpoint being written ends at its next pause; its file stays for the next open to remove. */
+  /**
+   * Lets the files go, and ends the thread. A checkpoint being written ends at its next pause; its file, and that of a merge
+   * beside, stay for the next open to remove.
+   */
   close(): void {
     this.closed = true
-    for (const reader of this.readers) reader.close()
+    this.stop()
+    this.runList.close()
     this.frozen?.written?.run?.close()
+    this.beside.close()
+  }
+
+  /** Nothing is written any more, by no thread: the directory may be someone else's. Look-ups go on. */
+  stop(): void {
+    this.tasks.close()
   }
 
   private isSeen(probe: Probe): boolean {
     const state = this.inTables(probe)
     if (state !== ABSENT) return state === KEY
-    return this.hits?.has(probe) === true || this.inRuns(probe)
+    return this.runList.wasHit(probe) || this.runList.find(probe)
   }
 
+  /** The frozen table first: the live one then remembers where it ended, for `insert`. */
   private inTables(probe: Probe): number {
-    return this.live.get(probe) || (this.frozen?.table.get(probe) ?? ABSENT)
+    const { frozen } = this
+    const older = frozen === undefined ? ABSENT : frozen.table.get(probe)
+    return this.live.get(probe) || older
   }
 
-  private inRuns(probe: Probe): boolean {
-    for (const reader of this.readers) {
-      const state = reader.get(probe)
-      if (state === ABSENT) continue
-      if (state === TOMBSTONE) return false
-      this.hits ??= new HitCache(this.tuning.hitCacheKeys)
-      this.hits.put(probe)
-      return true
+  /** The key that the last `live.get` was asked for, and did not find. */
+  private insert(probe: Probe): void {
+    this.live.insertFound(probe)
+    this.keyCount++
+    if (this.live.memoryBytes > this.tablesFitted) this.fit()
+  }
+
+  /** Divides memory anew, whenever runs or tables are others than before. */
+  private fit(): void {
+    const { tuning, live, frozen } = this
+    const tables = live.memoryBytes + (frozen?.table.memoryBytes ?? 0)
+    // So that filters need not go and come with every checkpoint, tables have as much as two of them get.
+    const expected = tableBytes(tuning.tableKeysMax) + tableBytes(2 * tuning.tableKeysMax)
+    const tablesBytes = Math.max(tables, expected)
+    this.tablesFitted = tablesBytes - (frozen?.table.memoryBytes ?? 0)
+    this.runList.fit(tablesBytes + mergeReserveBytes(tuning, this.runList.infos))
+  }
+
+  private resolveBatch(keys: Uint8Array, count: number, isSeen: Uint8Array): number {
+    this.assertOpen()
+    assert(count * KEY_BYTES <= keys.length && count <= isSeen.length, 'a batch has room for its keys and answers')
+    const { probe, batch, runList } = this
+    let seen = 0
+    batch.begin(count)
+    for (let i = 0; i < count; i++) {
+      probeBytes(probe, keys, i * KEY_BYTES)
+      const state = this.inTables(probe)
+      isSeen[i] = state === KEY || (state === ABSENT && runList.wasHit(probe)) ? 1 : 0
+      seen += isSeen[i]
+      if (state === ABSENT && isSeen[i] === 0) batch.push(i, probe[0])
     }
-    return false
-  }
-
-  private runsMayHold(probe: Probe): boolean {
-    return this.readers.some((reader) => reader.mayHold(probe))
+    for (const i of batch.sorted()) {
+      probeBytes(probe, keys, i * KEY_BYTES)
+      // The same key may have come before in this batch.
+      if (!runList.wasHit(probe) && !runList.find(probe)) continue
+      isSeen[i] = 1
+      seen++
+    }
+    return seen
   }
 
   /** Removes a key from the live table, leaving a tombstone if something older may still call it seen. */
   private takeFromLive(probe: Probe): void {
     const older = this.frozen?.table.get(probe) ?? ABSENT
-    if (older === KEY || (older === ABSENT && this.runsMayHold(probe))) this.live.set(probe, TOMBSTONE)
+    if (older === KEY || (older === ABSENT && this.runList.mayHold(probe))) this.live.set(probe, TOMBSTONE)
     else this.live.delete(probe)
   }
 
   private flushContext(): FlushContext {
-    const { env, directory, jobId, pages } = this
-    return { ...this.tuning, env, directory, jobId, pages, mayRemove: () => !this.closed }
-  }
-
-  private readersAfter(flushed: Flushed): readonly SeenRunReader[] {
-    const kept = this.readers.slice(flushed.merged)
-    return flushed.run === undefined ? kept : [flushed.run, ...kept]
+    const { env, directory, jobId, tasks, warn } = this
+    return { ...this.tuning, env, directory, jobId, tasks, warn, pages: this.runList.pages }
   }
 
   /** Closes and unlinks. Errors do not matter: open removes what no manifest names. */
@@ -378,17 +424,15 @@ export class SeenSet {
     if (reader === undefined) return
     try {
       reader.close()
-      if (!this.closed) this.env.files.unlink(reader.path)
     } catch {
       // See above.
     }
+    this.tasks.remove(reader.path)
   }
 
-  private merge(): Merger {
-    this.assertOpen()
-    const sources: MergeSource[] = [new TableSource(runAtOnce(sortTable(this.live)))]
-    if (this.frozen !== undefined) sources.push(new TableSource(runAtOnce(sortTable(this.frozen.table))))
-    return new Merger([...sources, ...runSources(this.readers)])
+  /** Newest first. */
+  private tables(): SeenTable[] {
+    return this.frozen === undefined ? [this.live] : [this.live, this.frozen.table]
   }
 
   private probeOf(key: Uint8Array, offset: number): Probe {
@@ -402,27 +446,4 @@ export class SeenSet {
     if (this.closed)
       throw new HoldfastError('HOLDFAST_CLOSED', `${this.directory} was closed`, { path: this.directory })
   }
-
-  private listDirectory(): string[] {
-    try {
-      return this.env.files.readDirectory(this.directory)
-    } catch (error) {
-      if (errorCode(error) === 'ENOENT') return []
-      throw ioError('reading', this.directory, error)
-    }
-  }
-}
-
-/** Newest first. The manifest was under a checksum; a run it describes wrongly is damage all the same. */
-function sortRuns(runs: readonly SeenRunInfo[], directory: string): SeenRunInfo[] {
-  const numbers = new Set<number>()
-  for (const run of runs) {
-    const number = parseRunName(run.file)
-    const counts = [run.keys, run.tombstones, run.bytes, run.level, run.crc]
-    if (number === undefined || numbers.has(number) || !counts.every((n) => Number.isSafeInteger(n) && n >= 0)) {
-      throw corrupt(directory, `the manifest has a run ${JSON.stringify(run)}`)
-    }
-    numbers.add(number)
-  }
-  return [...runs].sort((a, b) => (parseRunName(b.file) as number) - (parseRunName(a.file) as number))
 }

@@ -7,11 +7,17 @@ import { compareKeys, KEY_WORDS } from './seen-key.js'
 import { type Steps, touch } from './seen-slices.js'
 import { type SeenTable, SHARD_COUNT } from './seen-table.js'
 
-/** A copy of a table's entries: the table may change or grow while this is read. */
-export interface SortedEntries {
+/** A copy of a table's entries, in any order: the table may change or grow while this is read. */
+export interface TableEntries {
   readonly count: number
-  readonly words: Uint32Array
-  readonly states: Uint8Array
+  readonly words: Uint32Array<ArrayBuffer>
+  readonly states: Uint8Array<ArrayBuffer>
+}
+
+/** What the copy and its order take for each entry. */
+export const ENTRY_BYTES = KEY_WORDS * 4 + 1 + 2 * 4
+
+export interface SortedEntries extends TableEntries {
   /** Positions in `words` and `states`, in ascending order of the keys. */
   readonly order: Uint32Array
 }
@@ -25,7 +31,7 @@ const HEAP_ENTRIES_MAX = 256
 const STEP = 8192
 
 /** Entries that leave the table meanwhile may or may not be in the result; none may come in. */
-export function* sortTable(table: SeenTable): Steps<SortedEntries> {
+export function* copyTable(table: SeenTable): Steps<TableEntries> {
   const words = new Uint32Array(table.count * KEY_WORDS)
   const states = new Uint8Array(table.count)
   let count = 0
@@ -33,6 +39,14 @@ export function* sortTable(table: SeenTable): Steps<SortedEntries> {
     count = table.copyShard(shard, words, states, count)
     yield
   }
+  return { count, words, states }
+}
+
+export function* sortTable(table: SeenTable): Steps<SortedEntries> {
+  return yield* sortEntries(yield* copyTable(table))
+}
+
+export function* sortEntries({ count, words, states }: TableEntries): Steps<SortedEntries> {
   const order = new Uint32Array(count)
   for (let i = 0; i < count; i++) {
     if (i % STEP === STEP - 1) yield

@@ -9,8 +9,10 @@
 import { assert } from '../assert.js'
 import {
   ABSENT,
+  copyKey,
   hashHigh,
   hashLow,
+  KEY,
   KEY_WORDS,
   type KeyState,
   newProbe,
@@ -22,12 +24,25 @@ import {
 const SHARD_BITS = 6
 export const SHARD_COUNT = 1 << SHARD_BITS
 export const TABLE_SLOTS_MIN = 16
-const SLOT_BYTES = 17
+export const SLOT_BYTES = 17
+/** At most three quarters full: above that, searches for absent keys get long. */
+const FILL_MAX = 0.75
+/** How full shards are on average when the fullest of them reaches FILL_MAX. */
+const FILL_EVEN = 0.7
 
 interface Shard {
   words: Uint32Array
   states: Uint8Array
   count: number
+  /** More, and it grows. */
+  countMax: number
+}
+
+/** The most memory that a table of so many spread keys takes. */
+export function tableBytes(keys: number): number {
+  let slots = TABLE_SLOTS_MIN
+  while (slots * SHARD_COUNT * FILL_EVEN < keys) slots *= 2
+  return slots * SHARD_COUNT * SLOT_BYTES
 }
 
 export class SeenTable {
@@ -37,6 +52,9 @@ export class SeenTable {
   private readonly shards = new Array<Shard | undefined>(SHARD_COUNT).fill(undefined)
   private readonly slotsMin: number
   private readonly moving = newProbe()
+  /** Where the last `get` ended: its key's slot, or the empty one where it would go. Of use until anything changes. */
+  private foundShard: Shard | undefined
+  private foundSlot = 0
 
   /** `slotsMin`: slots of a new shard, a power of two. */
   constructor(slotsMin = TABLE_SLOTS_MIN) {
@@ -46,8 +64,25 @@ export class SeenTable {
 
   get(probe: Probe): KeyState {
     const shard = this.shards[hashHigh(probe) >>> (32 - SHARD_BITS)]
+    this.foundShard = shard
     if (shard === undefined) return ABSENT
-    return shard.states[findSlot(shard, probe)] as KeyState
+    const slot = findSlot(shard, probe)
+    this.foundSlot = slot
+    return shard.states[slot] as KeyState
+  }
+
+  /** Puts in the key that the last `get` was asked for, without searching again. Nothing may have changed in between. */
+  insertFound(probe: Probe): void {
+    const shard = this.foundShard
+    const slot = this.foundSlot
+    if (shard === undefined || shard.count >= shard.countMax || shard.states[slot] !== ABSENT) {
+      this.set(probe, KEY)
+      return
+    }
+    copyKey(shard.words, slot * KEY_WORDS, probe, 0)
+    shard.states[slot] = KEY
+    shard.count++
+    this.count++
   }
 
   /** Puts a key or a tombstone in; over what the table said of it before. */
@@ -57,12 +92,11 @@ export class SeenTable {
     const shard = this.shards[index] ?? this.newShard(index)
     let slot = findSlot(shard, probe)
     if (shard.states[slot] === ABSENT) {
-      // At most three quarters full: above that, searches for absent keys get long.
-      if ((shard.count + 1) * 4 > shard.states.length * 3) {
+      if (shard.count >= shard.countMax) {
         this.grow(shard)
         slot = findSlot(shard, probe)
       }
-      for (let i = 0; i < KEY_WORDS; i++) shard.words[slot * KEY_WORDS + i] = probe[i]
+      copyKey(shard.words, slot * KEY_WORDS, probe, 0)
       shard.count++
       this.count++
     }
@@ -86,7 +120,7 @@ export class SeenTable {
     let next = at
     for (let slot = 0; slot < shard.states.length; slot++) {
       if (shard.states[slot] === ABSENT) continue
-      for (let i = 0; i < KEY_WORDS; i++) words[next * KEY_WORDS + i] = shard.words[slot * KEY_WORDS + i]
+      copyKey(words, next * KEY_WORDS, shard.words, slot * KEY_WORDS)
       states[next++] = shard.states[slot]
     }
     return next
@@ -107,7 +141,8 @@ export class SeenTable {
 
   private newShard(index: number): Shard {
     const slots = this.slotsMin
-    const shard = { words: new Uint32Array(slots * KEY_WORDS), states: new Uint8Array(slots), count: 0 }
+    const words = new Uint32Array(slots * KEY_WORDS)
+    const shard = { words, states: new Uint8Array(slots), count: 0, countMax: Math.floor(slots * FILL_MAX) }
     this.shards[index] = shard
     this.memoryBytes += slots * SLOT_BYTES
     return shard
@@ -117,12 +152,13 @@ export class SeenTable {
     const { words, states } = shard
     shard.words = new Uint32Array(words.length * 2)
     shard.states = new Uint8Array(states.length * 2)
+    shard.countMax = Math.floor(shard.states.length * FILL_MAX)
     this.memoryBytes += states.length * SLOT_BYTES
     for (let slot = 0; slot < states.length; slot++) {
       if (states[slot] === ABSENT) continue
       probeWords(this.moving, words, slot * KEY_WORDS)
       const to = findSlot(shard, this.moving)
-      for (let i = 0; i < KEY_WORDS; i++) shard.words[to * KEY_WORDS + i] = this.moving[i]
+      copyKey(shard.words, to * KEY_WORDS, this.moving, 0)
       shard.states[to] = states[slot]
     }
   }
@@ -138,7 +174,7 @@ export class SeenTable {
       const first = hashLow(this.moving) & mask
       // It may move only if its first slot is not behind the gap: distances are taken around the end.
       if (((slot - first) & mask) < ((slot - gap) & mask)) continue
-      for (let i = 0; i < KEY_WORDS; i++) words[gap * KEY_WORDS + i] = this.moving[i]
+      copyKey(words, gap * KEY_WORDS, this.moving, 0)
       states[gap] = states[slot]
       states[slot] = ABSENT
       gap = slot

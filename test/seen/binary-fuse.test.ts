@@ -29,7 +29,7 @@ function build({ high, low }: Hashes, seed = 1): BinaryFuse {
 
 function countHeld(filter: BinaryFuse, { high, low }: Hashes): number {
   let held = 0
-  for (let i = 0; i < high.length; i++) if (fuseMayHold(filter, high[i], low[i])) held++
+  for (let i = 0; i < high.length; i++) if (fuseMayHold(filter, filter.fingerprints, high[i], low[i])) held++
   return held
 }
 

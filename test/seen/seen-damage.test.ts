@@ -1,19 +1,22 @@
 /** Files cut at each byte, with each bit flipped, swapped, foreign, zeroed or of a newer format: every one is reported. */
 import { beforeEach, describe, expect, test } from 'vitest'
 import { crc32 } from '../../src/bytes/crc32.js'
+import type { Env } from '../../src/env/env.js'
 import type { SimFileSystem } from '../../src/env/sim-file-system.js'
 import { HoldfastError, type HoldfastErrorCode } from '../../src/errors.js'
 import { FORMAT } from '../../src/limits.js'
 import {
   decodeRunHeader,
   FILTER_HEADER_BYTES,
+  FOOTER_BYTES,
   PAGE_BYTES,
   PAGE_KEYS,
   PAGE_TOMBSTONES,
   pageDamage,
   RUN_HEADER_BYTES,
+  TRAILER_BYTES,
 } from '../../src/seen/seen-format.js'
-import { pageOffset } from '../../src/seen/seen-run-reader.js'
+import { pageOffset } from '../../src/seen/seen-run-pages.js'
 import { SeenSet } from '../../src/seen/seen-set.js'
 import { HEADER_CRC_SEED } from '../../src/store/format.js'
 import {
@@ -74,6 +77,11 @@ function expectFault(changed: Uint8Array, what: string, code: HoldfastErrorCode 
   if (!(fault instanceof HoldfastError)) throw new Error(`${what}: not reported, but ${String(fault)}`)
   if (fault.code !== code || fault.path !== path) throw new Error(`${what}: ${fault.code} ${fault.message}`)
   return fault
+}
+
+function openWarned(env: Env, list: Committed, warnings: string[]): SeenSet {
+  const warn = (code: string, message: string): void => void warnings.push(`${code} ${message}`)
+  return SeenSet.open({ env, directory: DIRECTORY, jobId: JOB_ID, ...list, tuning: TINY, warn })
 }
 
 /** Flips each bit in turn; returns those, as byte.bit, for which `unnoticed` said so. */
@@ -149,18 +157,48 @@ describe('a damaged run', () => {
     expect([files.openHandles(), files.contents(path).equals(bytes)]).toEqual([0, true])
   }, 30_000)
 
-  test('any bit flipped behind the pages is found at open, without reading a page', () => {
+  test('any bit flipped in fences and footer is refused at open; in a filter it is warned of, and every answer is right', () => {
     const problems: string[] = []
+    const filtersAt = pageOffset(2) + 2 * 16
+    const footerAt = bytes.length - FOOTER_BYTES - TRAILER_BYTES
     for (let offset = pageOffset(2); offset < bytes.length; offset++) {
       for (let bit = 0; bit < 8; bit++) {
         files.corrupt(path, offset, 1 << bit)
-        const error = caught(() => openSet(world(59, files), committed)) as HoldfastError
+        const inFilter = offset >= filtersAt && offset < footerAt
+        const warnings: string[] = []
+        let set: SeenSet | undefined
+        const error = caught(() => {
+          set = openWarned(world(59, files), committed, warnings)
+          for (let n = 0; n < 20; n++) expect(set.has(spreadKey(n), 0)).toBe(true)
+          for (let n = 200; n < 205; n++) expect(set.has(spreadKey(n), 0)).toBe(false)
+          expect(set.has(spreadKey(101), 0)).toBe(false)
+        }) as HoldfastError
+        set?.close()
         files.corrupt(path, offset, 1 << bit)
-        if (error?.code !== 'HOLDFAST_CORRUPT' || error.path !== path)
-          problems.push(`bit ${bit} of byte ${offset}: ${error}`)
+        const refused = error?.code === 'HOLDFAST_CORRUPT' && error.path === path
+        const warned = error === undefined && warnings.length === 1 && warnings[0].includes(path)
+        if (!(inFilter ? warned : refused)) problems.push(`bit ${bit} of byte ${offset}: ${error} ${warnings}`)
       }
     }
     expect(problems).toEqual([])
+    expect(files.openHandles()).toBe(0)
+  }, 30_000)
+
+  test('a run whose filters are damaged gets new ones with the next checkpoint', async () => {
+    const at = pageOffset(2) + 2 * 16 + FILTER_HEADER_BYTES + 3
+    files.corrupt(path, at, 1)
+    const warnings: string[] = []
+    const set = openWarned(world(61, files), committed, warnings)
+    expect(warnings).toHaveLength(1)
+    set.add(spreadKey(300), 0)
+    const healed = await checkpoint(set)
+    expect(healed.runs.map((run) => run.file)).not.toContain(committed.runs[0].file)
+    set.check()
+    set.close()
+    const again = openWarned(world(62, files), healed, warnings)
+    expect([warnings.length, again.size]).toEqual([1, committed.size + 1])
+    again.check()
+    again.close()
   })
 
   test('a bit flipped in a page is met by a look-up too, each time, and harms no other run', () => {

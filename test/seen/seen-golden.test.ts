@@ -73,10 +73,9 @@ function encode(meaning: Omit<Meaning, 'info'>): { bytes: Buffer; info: SeenRunI
   for (const { key, state } of entries) {
     probeBytes(probe, Buffer.from(key, 'hex'), 0)
     writer.append(probe, 0, state)
-    if (writer.filterDue) runAtOnce(writer.buildFilter())
   }
-  const { info, handle } = runAtOnce(writer.finish())
-  handle.close()
+  const { info } = runAtOnce(writer.finish())
+  writer.close()
   return { bytes: files.contents(path), info }
 }
 
@@ -118,7 +117,7 @@ describe('run file, format 1', () => {
 
 function tombstonesOf(set: SeenSet): string[] {
   // Look-ups tell a tombstone from nothing only by what it hides; its page is read here as a merge reads it.
-  const { readers } = set as unknown as { readers: ConstructorParameters<typeof RunSource>[0][] }
+  const { readers } = (set as unknown as { runList: { readers: ConstructorParameters<typeof RunSource>[0][] } }).runList
   const found: string[] = []
   for (const source = new RunSource(readers[0], TOMBSTONE); source.advance(); ) {
     found.push([...source.words].map((word) => word.toString(16).padStart(8, '0')).join(''))

@@ -15,10 +15,14 @@ export const TINY: SeenTuning = {
   levelGrowth: 3,
   levelBaseKeys: 4,
   filterKeysMax: 7,
-  hitCacheKeys: 4,
+  tableKeysMax: 32,
+  hitCacheBytes: 16 * 65,
   pageCacheCount: 2,
   tableSlotsMin: 2,
   sliceMs: 0,
+  workerKeysMin: 0,
+  besideKeysMin: Infinity,
+  runsMax: 100,
 }
 
 export interface Committed {

@@ -1,0 +1,106 @@
+/**
+ * The runs of the last checkpoint, newest first, and what makes asking them cheap: two caches, and as many filters in memory
+ * as the budget leaves room for. Invariant: fences, filters, caches and what the owner says it takes stay within the budget
+ * as long as fences and the owner alone do.
+ */
+import { HitCache, PageCache } from './seen-cache.js'
+import type { RunFilters } from './seen-filters.js'
+import { PAGE_BYTES, type SeenRunInfo } from './seen-format.js'
+import { ABSENT, KEY, type Probe } from './seen-key.js'
+import type { SeenRunReader } from './seen-run-reader.js'
+
+/** Filters of a run that are this small are read at once: that costs less than asking for each whether it is worth it. */
+const EAGER_BYTES = 1024 * 1024
+
+export interface RunsBudget {
+  readonly memoryBytes: number
+  readonly hitCacheBytes: number
+  readonly pageCacheCount: number
+}
+
+export class SeenRuns {
+  readonly pages: PageCache
+  /** Newest first. */
+  readers: readonly SeenRunReader[] = []
+  private readonly budget: RunsBudget
+  private readonly hits: HitCache
+
+  constructor(budget: RunsBudget) {
+    this.budget = budget
+    this.pages = new PageCache(budget.pageCacheCount, PAGE_BYTES)
+    this.hits = new HitCache(budget.hitCacheBytes)
+  }
+
+  get infos(): SeenRunInfo[] {
+    return this.readers.map((reader) => reader.info)
+  }
+
+  get memoryBytes(): number {
+    let bytes = this.pages.memoryBytes + this.hits.memoryBytes
+    for (const reader of this.readers) bytes += reader.memoryBytes
+    return bytes
+  }
+
+  get diskBytes(): number {
+    return this.readers.reduce((sum, reader) => sum + reader.info.bytes, 0)
+  }
+
+  /** Whether it was found in a run lately. */
+  wasHit(probe: Probe): boolean {
+    return this.hits.has(probe)
+  }
+
+  /** Whether the runs call it seen. May read pages. */
+  find(probe: Probe): boolean {
+    const { readers } = this
+    for (let i = 0; i < readers.length; i++) {
+      const state = readers[i].get(probe)
+      if (state === ABSENT) continue
+      if (state !== KEY) return false
+      this.hits.put(probe)
+      return true
+    }
+    return false
+  }
+
+  mayHold(probe: Probe): boolean {
+    return this.readers.some((reader) => reader.mayHold(probe))
+  }
+
+  dropHit(probe: Probe): void {
+    this.hits.drop(probe)
+  }
+
+  /**
+   * Divides what is left among the filters; `othersBytes`: what everything that is not here takes, at most. Newest runs
+   * first: they are the small ones, and each filter spares the same page for a key that is not in its run.
+   */
+  fit(othersBytes: number): void {
+    const { memoryBytes, hitCacheBytes } = this.budget
+    let left = memoryBytes - othersBytes - hitCacheBytes - this.pages.bytesMax
+    for (const reader of this.readers) left -= reader.fences.byteLength
+    for (const { filters } of this.readers) {
+      filters.allow(Math.max(0, left))
+      left -= filters.bytesWanted
+      if (filters.bytesWhole <= EAGER_BYTES) loadIfPossible(filters)
+    }
+  }
+
+  /** At open: in large reads, before anyone asks. */
+  loadFilters(): void {
+    for (const { filters } of this.readers) filters.loadWanted()
+  }
+
+  close(): void {
+    for (const reader of this.readers) reader.close()
+  }
+}
+
+/** This is on the way of a commit, which cannot fail any more. A disk that does not answer is met by the next look-up. */
+function loadIfPossible(filters: RunFilters): void {
+  try {
+    filters.loadWanted()
+  } catch {
+    // See above.
+  }
+}
