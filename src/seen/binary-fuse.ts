@@ -69,36 +69,40 @@ export function* buildBinaryFuse(
   low: Uint32Array,
   entries: number,
   firstSeed: number,
+  scratch = new FuseScratch(),
 ): Steps<BinaryFuse | undefined> {
   const { segmentLength, segmentCount } = fuseShape(entries)
-  const scratch = new Scratch(entries, (segmentCount + 2) * segmentLength)
+  const placeCount = (segmentCount + 2) * segmentLength
+  scratch.reserve(entries, placeCount)
   const attempts = entries > SMALL_ENTRIES ? ATTEMPTS_LARGE : ATTEMPTS_SMALL
   for (let attempt = 0; attempt < attempts; attempt++) {
     const seed = (firstSeed + Math.imul(attempt, SEED_STEP)) >>> 0
     const places = new Places(seed, segmentLength, segmentCount)
     yield* scratch.clear()
     if (!(yield* fillIn(scratch, places, high, low, entries))) continue
-    if (!(yield* peel(scratch, places, entries))) continue
-    const fingerprints = yield* assign(scratch, places, entries)
+    if (!(yield* peel(scratch, places, placeCount, entries))) continue
+    const fingerprints = yield* assign(scratch, places, placeCount, entries)
     return { entries, seed, segmentLength, segmentCount, fingerprints }
   }
   return undefined
 }
 
-class Scratch {
+/** What building needs for a while. Whoever builds many filters keeps it: as garbage it would be collected late. */
+export class FuseScratch {
   /** Per place: keys there times four, XORed with which of its three places this is to each of them. */
-  readonly counts: Uint8Array
+  counts = new Uint8Array(0)
   /** Per place: the XOR of the mixed hashes there; with one key left it is that key's. */
-  readonly high: Uint32Array
-  readonly low: Uint32Array
+  high = new Uint32Array(0)
+  low = new Uint32Array(0)
   /** Places that came down to one key, yet to be looked at. */
-  readonly alone: Uint32Array
+  alone = new Uint32Array(0)
   /** Keys in the order they were taken off, and which of the three places each was alone in. */
-  readonly orderHigh: Uint32Array
-  readonly orderLow: Uint32Array
-  readonly orderWhich: Uint8Array
+  orderHigh = new Uint32Array(0)
+  orderLow = new Uint32Array(0)
+  orderWhich = new Uint8Array(0)
 
-  constructor(entries: number, places: number) {
+  reserve(entries: number, places: number): void {
+    if (this.orderHigh.length >= entries && this.counts.length >= places) return
     this.counts = new Uint8Array(places)
     this.high = new Uint32Array(places)
     this.low = new Uint32Array(places)
@@ -146,7 +150,7 @@ class Places {
 
 /** Puts every key to its three places. False when one place overflows: the same key many times over. */
 function* fillIn(
-  scratch: Scratch,
+  scratch: FuseScratch,
   places: Places,
   high: Uint32Array,
   low: Uint32Array,
@@ -170,10 +174,10 @@ function* fillIn(
 }
 
 /** Takes off, one after the other, keys that are alone in a place. True when none is left. */
-function* peel(scratch: Scratch, places: Places, entries: number): Steps<boolean> {
+function* peel(scratch: FuseScratch, places: Places, placeCount: number, entries: number): Steps<boolean> {
   const { counts, alone } = scratch
   let waiting = 0
-  for (let place = 0; place < counts.length; place++) {
+  for (let place = 0; place < placeCount; place++) {
     if (place % STEP === STEP - 1) yield
     if (counts[place] >> 2 === 1) alone[waiting++] = place
   }
@@ -202,8 +206,13 @@ function* peel(scratch: Scratch, places: Places, entries: number): Steps<boolean
 }
 
 /** In the opposite order, the place a key was alone in is still free to make its three bytes come out right. */
-function* assign(scratch: Scratch, places: Places, entries: number): Steps<Uint8Array> {
-  const fingerprints = yield* touch(new Uint8Array(scratch.counts.length))
+function* assign(
+  scratch: FuseScratch,
+  places: Places,
+  placeCount: number,
+  entries: number,
+): Steps<Uint8Array<ArrayBuffer>> {
+  const fingerprints = yield* touch(new Uint8Array(placeCount))
   for (let i = entries - 1; i >= 0; i--) {
     if (i % STEP === STEP - 1) yield
     places.find(scratch.orderHigh[i], scratch.orderLow[i])

@@ -4,8 +4,8 @@
  * at any price; filters get the rest, those of small runs first, as they spare most for their size.
  */
 import { FUSE_BUILD_BYTES } from './binary-fuse.js'
-import { pageCountOf } from './seen-cache.js'
-import { FILTER_KEYS_MAX, KEYS_PER_PAGE, PAGE_BYTES, type SeenRunInfo } from './seen-format.js'
+import { CACHED_PAGE_BYTES } from './seen-cache.js'
+import { FILTER_KEYS_MAX, KEYS_PER_PAGE, type SeenRunInfo } from './seen-format.js'
 import { KEY_BYTES } from './seen-key.js'
 import { entriesOf, type LevelShape, RUN_SOURCE_BYTES } from './seen-merge.js'
 import { ENTRY_BYTES } from './seen-sort.js'
@@ -16,17 +16,18 @@ export interface SeenBudget {
   readonly memoryBytes: number
   /** Keys in the live table at which it is time for a checkpoint. */
   readonly tableKeysMax: number
-  /** Both tables: the frozen one at that limit, the live one at twice as much. */
-  readonly tablesBytes: number
   readonly hitCacheBytes: number
   readonly pageCacheCount: number
+  /** If filters leave room. */
+  readonly pageCacheCountMax: number
   /** Keys of one filter: what building one takes is the larger part of merging. */
   readonly filterKeysMax: number
 }
 
-const TABLES_SHARE = 1 / 8
+const TABLES_SHARE = 1 / 7
 const HIT_CACHE_SHARE = 1 / 16
 const PAGE_CACHE_SHARE = 1 / 32
+const PAGE_CACHE_SHARE_MAX = 1 / 4
 const MERGE_SHARE = 1 / 12
 const TABLE_KEYS_MIN = 64
 /** A larger table would make a checkpoint long, and spare little: what it answers, the hit cache answers too. */
@@ -34,11 +35,11 @@ const TABLE_KEYS_LIMIT = 1_000_000
 const FILTER_KEYS_MIN = 1024
 
 export function budgetOf(memoryBytes: number): SeenBudget {
-  const twoTables = (keys: number): number => tableBytes(keys) + tableBytes(2 * keys)
   let tableKeysMax = TABLE_KEYS_MIN
   // Steps of an eighth: shards double, so what a table takes jumps anyway.
   for (let keys = TABLE_KEYS_MIN; keys <= TABLE_KEYS_LIMIT; keys = Math.ceil(keys * 1.125)) {
-    if (twoTables(keys) > memoryBytes * TABLES_SHARE) break
+    // Twice: one is written while the other fills. Twice the keys: it fills while the other is written.
+    if (2 * tableBytes(2 * keys) > memoryBytes * TABLES_SHARE) break
     tableKeysMax = keys
   }
   let filterKeysMax = FILTER_KEYS_MAX
@@ -48,9 +49,9 @@ export function budgetOf(memoryBytes: number): SeenBudget {
   return {
     memoryBytes,
     tableKeysMax,
-    tablesBytes: twoTables(tableKeysMax),
     hitCacheBytes: memoryBytes * HIT_CACHE_SHARE,
-    pageCacheCount: pageCountOf(memoryBytes * PAGE_CACHE_SHARE, PAGE_BYTES),
+    pageCacheCount: Math.floor((memoryBytes * PAGE_CACHE_SHARE) / CACHED_PAGE_BYTES),
+    pageCacheCountMax: Math.floor((memoryBytes * PAGE_CACHE_SHARE_MAX) / CACHED_PAGE_BYTES),
     filterKeysMax,
   }
 }
@@ -75,6 +76,7 @@ export interface SeenTuning extends LevelShape {
   /** Bytes for keys found in runs lately, which are answered without the disk. */
   readonly hitCacheBytes: number
   readonly pageCacheCount: number
+  readonly pageCacheCountMax: number
   /** Slots of a new shard of the table, a power of two. */
   readonly tableSlotsMin: number
   /** Background work on this thread lets others in after this long. */
@@ -88,12 +90,13 @@ export interface SeenTuning extends LevelShape {
 }
 
 export function tuningOf(memoryBytes: number, given: Partial<SeenTuning>): SeenTuning {
-  const { tableKeysMax, filterKeysMax, hitCacheBytes, pageCacheCount } = budgetOf(memoryBytes)
+  const { tableKeysMax, filterKeysMax, hitCacheBytes, pageCacheCount, pageCacheCountMax } = budgetOf(memoryBytes)
   return {
     tableKeysMax,
     filterKeysMax,
     hitCacheBytes,
     pageCacheCount,
+    pageCacheCountMax,
     levelGrowth: 8,
     // A checkpoint that came late finds up to twice as many keys.
     levelBaseKeys: 2 * (given.tableKeysMax ?? tableKeysMax),

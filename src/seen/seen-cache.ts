@@ -3,7 +3,7 @@
  * and pages read lately. Both are exact: a key is cached with all its bits, and whoever forgets one must `drop` it. Both
  * take memory only as they fill.
  */
-import { assert } from '../assert.js'
+import { PAGE_BYTES } from './seen-format.js'
 import {
   copyKey,
   hashHigh,
@@ -129,85 +129,85 @@ export interface CachedPage {
   readonly words: Uint32Array
 }
 
-/** Beside the page itself: two views and a place. */
+/** Beside the page itself: two views, a place, an entry of the index. */
 const PAGE_OVERHEAD_BYTES = 256
+export const CACHED_PAGE_BYTES = PAGE_BYTES + PAGE_OVERHEAD_BYTES
 
 /**
- * Pages of all runs, in sets of four; in a set the one that was not asked for lately makes room. What is in it was checked
- * when it came from the disk, and is not checked again.
+ * Pages of all runs. A hand goes round them: who was asked for since it came by last is passed over once, the next one makes
+ * room. What is in it was checked when it came from the disk, and is not checked again.
  */
 export class PageCache {
-  memoryBytes = 0
-  private readonly pageBytes: number
-  private readonly sets: number
-  private readonly ids: Float64Array
-  private readonly pages: (CachedPage | undefined)[]
-  /** Per place: asked for since the hand of its set came by. */
-  private readonly asked: Uint8Array
-  private readonly hands: Uint8Array
-  /** What the next page is read into: it takes its place only when it proved good. */
+  /** By place. */
+  private readonly pages: CachedPage[] = []
+  private readonly ids: number[] = []
+  private readonly asked: boolean[] = []
+  private readonly places = new Map<number, number>()
+  private countMax: number
+  private hand = 0
+  /** What the next page is read into: it gets a place only when it proved good. */
   private spare: CachedPage | undefined
 
-  constructor(pageCount: number, pageBytes: number) {
-    assert(pageCount > 0, 'one page at least: it is what a page is read into')
-    this.pageBytes = pageBytes
-    let sets = 1
-    while (sets * 2 * WAYS <= pageCount) sets *= 2
-    this.sets = sets
-    this.ids = new Float64Array(sets * WAYS).fill(-1)
-    this.pages = new Array<CachedPage | undefined>(sets * WAYS).fill(undefined)
-    this.asked = new Uint8Array(sets * WAYS)
-    this.hands = new Uint8Array(sets)
+  constructor(countMax: number) {
+    this.countMax = Math.max(1, countMax)
   }
 
-  /** What it takes when it is full. */
-  get bytesMax(): number {
-    return (this.sets * WAYS + 1) * (this.pageBytes + PAGE_OVERHEAD_BYTES)
+  get memoryBytes(): number {
+    return (this.pages.length + (this.spare === undefined ? 0 : 1)) * CACHED_PAGE_BYTES
+  }
+
+  /** Room for so many pages, and the one being read. */
+  allow(countMax: number): void {
+    this.countMax = Math.max(1, countMax)
+    while (this.pages.length > this.countMax) this.dropLast()
   }
 
   get(id: number): CachedPage | undefined {
-    const base = this.setOf(id) * WAYS
-    for (let at = base; at < base + WAYS; at++) {
-      if (this.ids[at] !== id) continue
-      this.asked[at] = 1
-      return this.pages[at]
-    }
-    return undefined
+    const place = this.places.get(id)
+    if (place === undefined) return undefined
+    this.asked[place] = true
+    return this.pages[place]
   }
 
   /** A page's worth of memory to be read into, and then to be kept; if not, the next one to take gets it. */
   take(): CachedPage {
-    this.spare ??= this.newPage()
+    this.spare ??= newPage()
     return this.spare
   }
 
   /** Keeps what was taken, as page `id`, which is not in it. */
   keep(id: number): void {
-    const set = this.setOf(id)
-    const base = set * WAYS
-    let way = this.hands[set]
-    while (this.ids[base + way] !== -1 && this.asked[base + way] === 1) {
-      this.asked[base + way] = 0
-      way = (way + 1) % WAYS
+    const page = this.take()
+    let place = this.pages.length
+    if (place < this.countMax) this.spare = undefined
+    else {
+      place = this.nextToGo()
+      this.places.delete(this.ids[place])
+      this.spare = this.pages[place]
     }
-    this.hands[set] = (way + 1) % WAYS
-    const before = this.pages[base + way]
-    this.pages[base + way] = this.spare
-    this.ids[base + way] = id
-    this.spare = before
+    this.pages[place] = page
+    this.ids[place] = id
+    this.asked[place] = false
+    this.places.set(id, place)
   }
 
-  private newPage(): CachedPage {
-    const bytes = Buffer.allocUnsafeSlow(this.pageBytes)
-    this.memoryBytes += this.pageBytes + PAGE_OVERHEAD_BYTES
-    return { bytes, words: new Uint32Array(bytes.buffer, 0, this.pageBytes / 4) }
+  private nextToGo(): number {
+    for (;;) {
+      if (this.hand >= this.pages.length) this.hand = 0
+      const place = this.hand++
+      if (!this.asked[place]) return place
+      this.asked[place] = false
+    }
   }
 
-  private setOf(id: number): number {
-    return ((Math.imul(id >>> 0, 0x9e3779b1) ^ Math.imul(Math.floor(id / 2 ** 32), 0x85ebca6b)) >>> 0) & (this.sets - 1)
+  private dropLast(): void {
+    this.pages.pop()
+    this.asked.pop()
+    this.places.delete(this.ids.pop() as number)
   }
 }
 
-/** How many pages fit in so many bytes. */
-export const pageCountOf = (bytes: number, pageBytes: number): number =>
-  Math.max(1, Math.floor(bytes / (pageBytes + PAGE_OVERHEAD_BYTES)))
+function newPage(): CachedPage {
+  const bytes = Buffer.allocUnsafeSlow(PAGE_BYTES)
+  return { bytes, words: new Uint32Array(bytes.buffer, 0, PAGE_BYTES / 4) }
+}

@@ -11,7 +11,7 @@ import { crc32 } from '../bytes/crc32.js'
 import type { FileHandle, FileSystem } from '../env/file-system.js'
 import { ioError } from '../errors.js'
 import { writeFully } from '../store/json-file.js'
-import { buildBinaryFuse } from './binary-fuse.js'
+import { buildBinaryFuse, FuseScratch } from './binary-fuse.js'
 import type { FilterDirectory } from './seen-filters.js'
 import {
   encodeFilter,
@@ -62,6 +62,8 @@ export interface RunWriterOptions extends RunHeader {
   readonly filterKeysMax?: number
   /** Bytes after which what was written is synced, blocking: for a thread of its own. Default: never. */
   readonly syncEveryBytes?: number
+  /** Memory for building filters, for who writes many runs. */
+  readonly scratch?: FuseScratch
 }
 
 /** A run as it was written, to be opened without reading it. Can be sent to another thread. */
@@ -80,6 +82,7 @@ export class SeenRunWriter {
   private readonly files: FileSystem
   private readonly handle: FileHandle
   private readonly syncEveryBytes: number
+  private readonly scratch: FuseScratch
   private position = 0
   private syncedTo = 0
   private readonly out = Buffer.alloc(WRITE_PAGES * PAGE_BYTES)
@@ -101,6 +104,7 @@ export class SeenRunWriter {
     this.files = files
     this.path = path
     this.filterKeysMax = options.filterKeysMax ?? FILTER_KEYS_MAX
+    this.scratch = options.scratch ?? new FuseScratch()
     this.syncEveryBytes = options.syncEveryBytes ?? Infinity
     // One page more of each kind than full ones.
     this.fences = new Uint32Array((Math.ceil(entriesMax / KEYS_PER_PAGE) + 1) * KEY_WORDS)
@@ -225,7 +229,7 @@ export class SeenRunWriter {
       if (count % STEP_KEYS === 0) yield
       if (more && entries < this.filterKeysMax) continue
       const seed = (header.salt + this.shapes.length) >>> 0
-      const fuse = yield* buildBinaryFuse(high, low, entries, seed)
+      const fuse = yield* buildBinaryFuse(high, low, entries, seed, this.scratch)
       const shape = fuse ?? { seed: 0, segmentLength: 0, segmentCount: 0 }
       const fingerprints = fuse?.fingerprints ?? NO_FINGERPRINTS
       this.addFilter(first, { ...shapeOf(shape), entries, length: fingerprints.length }, fingerprints)

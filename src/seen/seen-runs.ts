@@ -3,9 +3,9 @@
  * as the budget leaves room for. Invariant: fences, filters, caches and what the owner says it takes stay within the budget
  * as long as fences and the owner alone do.
  */
-import { HitCache, PageCache } from './seen-cache.js'
+import { CACHED_PAGE_BYTES, HitCache, PageCache } from './seen-cache.js'
 import type { RunFilters } from './seen-filters.js'
-import { PAGE_BYTES, type SeenRunInfo } from './seen-format.js'
+import type { SeenRunInfo } from './seen-format.js'
 import { ABSENT, KEY, type Probe } from './seen-key.js'
 import type { SeenRunReader } from './seen-run-reader.js'
 
@@ -15,7 +15,9 @@ const EAGER_BYTES = 1024 * 1024
 export interface RunsBudget {
   readonly memoryBytes: number
   readonly hitCacheBytes: number
+  /** Pages it has room for at least, and at most if filters leave room. */
   readonly pageCacheCount: number
+  readonly pageCacheCountMax: number
 }
 
 export class SeenRuns {
@@ -27,7 +29,7 @@ export class SeenRuns {
 
   constructor(budget: RunsBudget) {
     this.budget = budget
-    this.pages = new PageCache(budget.pageCacheCount, PAGE_BYTES)
+    this.pages = new PageCache(budget.pageCacheCount)
     this.hits = new HitCache(budget.hitCacheBytes)
   }
 
@@ -73,17 +75,20 @@ export class SeenRuns {
 
   /**
    * Divides what is left among the filters; `othersBytes`: what everything that is not here takes, at most. Newest runs
-   * first: they are the small ones, and each filter spares the same page for a key that is not in its run.
+   * first: they are the small ones, and each filter spares the same page for a key that is not in its run. What filters do
+   * not need goes to pages.
    */
   fit(othersBytes: number): void {
-    const { memoryBytes, hitCacheBytes } = this.budget
-    let left = memoryBytes - othersBytes - hitCacheBytes - this.pages.bytesMax
+    const { memoryBytes, hitCacheBytes, pageCacheCount, pageCacheCountMax } = this.budget
+    let left = memoryBytes - othersBytes - hitCacheBytes - (pageCacheCount + 1) * CACHED_PAGE_BYTES
     for (const reader of this.readers) left -= reader.fences.byteLength
     for (const { filters } of this.readers) {
       filters.allow(Math.max(0, left))
       left -= filters.bytesWanted
       if (filters.bytesWhole <= EAGER_BYTES) loadIfPossible(filters)
     }
+    const more = Math.floor(Math.max(0, left) / CACHED_PAGE_BYTES)
+    this.pages.allow(Math.max(pageCacheCount, Math.min(pageCacheCountMax, pageCacheCount + more)))
   }
 
   /** At open: in large reads, before anyone asks. */

@@ -60,6 +60,8 @@ export class SeenSet {
   private readonly batch = new KeyBatch()
   private readonly probe: Probe = newProbe()
   private live: SeenTable
+  /** The table of the last checkpoint, emptied: the next live one. Tables are large, and garbage is collected late. */
+  private spare: SeenTable | undefined
   private frozen: Frozen | undefined
   private keyCount: number
   private nextNumber = 1
@@ -133,8 +135,8 @@ export class SeenSet {
   }
 
   get memoryBytes(): number {
-    const frozen = this.frozen?.table.memoryBytes ?? 0
-    return this.live.memoryBytes + frozen + this.runList.memoryBytes + this.tasks.memoryBytes
+    const other = this.frozen?.table ?? this.spare
+    return this.live.memoryBytes + (other?.memoryBytes ?? 0) + this.runList.memoryBytes + this.tasks.memoryBytes
   }
 
   get diskBytes(): number {
@@ -230,7 +232,8 @@ export class SeenSet {
     assert(this.frozen === undefined, 'one checkpoint at a time')
     const { live: table, keyCount: size } = this
     this.frozen = { table, size, version: 0, number: 0, writing: false, cancelled: false, written: undefined }
-    this.live = new SeenTable(this.tuning.tableSlotsMin)
+    this.live = this.spare ?? new SeenTable(this.tuning.tableSlotsMin)
+    this.spare = undefined
     this.fit()
   }
 
@@ -287,6 +290,9 @@ export class SeenSet {
       if (made !== undefined) before.add(made)
     }
     this.runList.readers = written.readers
+    const { table } = this.frozen as Frozen
+    // One that had to grow beyond its due is not kept.
+    if (table.memoryBytes <= tableBytes(2 * this.tuning.tableKeysMax)) this.spare = table.clear()
     this.frozen = undefined
     for (const reader of written.readers) before.delete(reader)
     for (const reader of before) this.discard(reader)
@@ -311,10 +317,8 @@ export class SeenSet {
     this.fit()
   }
 
-  /** No merge runs beside any more: for who wants to see the set at rest. */
-  async settled(): Promise<void> {
-    await this.beside.ended()
-  }
+  /** Resolves when no merge runs beside: for who wants to see the set at rest. */
+  settled = (): Promise<void> => this.beside.ended()
 
   /** At open: deletes run files no manifest names, and unfinished ones. Other files are not ours to delete. */
   removeUnnamed(): string[] {
@@ -375,12 +379,11 @@ export class SeenSet {
 
   /** Divides memory anew, whenever runs or tables are others than before. */
   private fit(): void {
-    const { tuning, live, frozen } = this
-    const tables = live.memoryBytes + (frozen?.table.memoryBytes ?? 0)
+    const { tuning, live } = this
+    const other = (this.frozen?.table ?? this.spare)?.memoryBytes ?? 0
     // So that filters need not go and come with every checkpoint, tables have as much as two of them get.
-    const expected = tableBytes(tuning.tableKeysMax) + tableBytes(2 * tuning.tableKeysMax)
-    const tablesBytes = Math.max(tables, expected)
-    this.tablesFitted = tablesBytes - (frozen?.table.memoryBytes ?? 0)
+    const tablesBytes = Math.max(live.memoryBytes + other, 2 * tableBytes(2 * tuning.tableKeysMax))
+    this.tablesFitted = tablesBytes - other
     this.runList.fit(tablesBytes + mergeReserveBytes(tuning, this.runList.infos))
   }
 
@@ -431,9 +434,7 @@ export class SeenSet {
   }
 
   /** Newest first. */
-  private tables(): SeenTable[] {
-    return this.frozen === undefined ? [this.live] : [this.live, this.frozen.table]
-  }
+  private tables = (): SeenTable[] => (this.frozen === undefined ? [this.live] : [this.live, this.frozen.table])
 
   private probeOf(key: Uint8Array, offset: number): Probe {
     this.assertOpen()

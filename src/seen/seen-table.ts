@@ -126,6 +126,17 @@ export class SeenTable {
     return next
   }
 
+  /** Empty again, with the memory it had grown to: the next one to fill it need not grow it again. */
+  clear(): this {
+    for (const shard of this.shards) {
+      if (shard === undefined) continue
+      shard.states.fill(ABSENT)
+      shard.count = 0
+    }
+    this.count = 0
+    return this
+  }
+
   /** Puts every entry into `older`, over what it said: this table is the newer of the two. */
   copyOver(older: SeenTable): void {
     const probe = newProbe()

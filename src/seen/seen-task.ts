@@ -6,7 +6,7 @@
  */
 import type { FileSystem } from '../env/file-system.js'
 import { ioError } from '../errors.js'
-import { FUSE_BUILD_BYTES } from './binary-fuse.js'
+import { FUSE_BUILD_BYTES, type FuseScratch } from './binary-fuse.js'
 import { Merger, mergeInto, RUN_SOURCE_BYTES, runSources, TableSource } from './seen-merge.js'
 import { type RunName, RunPages } from './seen-run-pages.js'
 import { SeenRunWriter, type WrittenRun, writingBytes } from './seen-run-writer.js'
@@ -33,6 +33,7 @@ export interface RunTask {
 export interface TaskWay {
   readonly mode: 'create' | 'edit'
   readonly syncEveryBytes: number
+  readonly scratch: FuseScratch
   /** Whether files may be removed when it ends badly or empty. */
   readonly mayRemove: () => boolean
 }
@@ -44,7 +45,7 @@ export function* writeRun(
   way: TaskWay,
 ): Steps<{ writer: SeenRunWriter; run: WrittenRun } | undefined> {
   const sorted = task.entries === undefined ? undefined : yield* sortEntries(task.entries)
-  const writer = new SeenRunWriter({ ...task, files, mode: way.mode, syncEveryBytes: way.syncEveryBytes })
+  const writer = new SeenRunWriter({ ...task, ...way, files })
   let whole = false
   try {
     const inputs = openInputs(files, task.runs)

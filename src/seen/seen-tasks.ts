@@ -9,6 +9,7 @@
 import type { Env } from '../env/env.js'
 import { type RunningTask, type TaskThread, WorkerUnavailable } from '../env/worker.js'
 import { HoldfastError, ioError } from '../errors.js'
+import { FuseScratch } from './binary-fuse.js'
 import type { WrittenRun } from './seen-run-writer.js'
 import { runInSlices, type Steps } from './seen-slices.js'
 import { type RunTask, taskBytes, writeRun } from './seen-task.js'
@@ -95,7 +96,12 @@ export class SeenTasks {
 
   private async inSlices(task: RunTask, { assertWanted }: TaskCare): Promise<WrittenRun | undefined> {
     const { files } = this.options.env
-    const way = { mode: 'create', syncEveryBytes: Infinity, mayRemove: () => !this.closed } as const
+    const way = {
+      mode: 'create',
+      syncEveryBytes: Infinity,
+      scratch: new FuseScratch(),
+      mayRemove: () => !this.closed,
+    } as const
     const written = await this.slices(writeRun(files, task, way), assertWanted)
     if (written === undefined) return undefined
     const { writer, run } = written

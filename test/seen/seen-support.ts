@@ -18,6 +18,7 @@ export const TINY: SeenTuning = {
   tableKeysMax: 32,
   hitCacheBytes: 16 * 65,
   pageCacheCount: 2,
+  pageCacheCountMax: 2,
   tableSlotsMin: 2,
   sliceMs: 0,
   workerKeysMin: 0,
