@@ -70,8 +70,8 @@ export const LOCK_STALE_MS = 10_000
 
 /** Default bound of all that the seen-set holds in memory. Filters of 60 million fingerprints fit; it is exact beyond. */
 export const SEEN_MEMORY_BYTES_DEFAULT = 128 * MiB
-/** With less there is no room for two tables and a page worth having. */
-export const SEEN_MEMORY_BYTES_MIN = 1 * MiB
+/** With less, tables and merging would leave no room for anything that makes it quick. */
+export const SEEN_MEMORY_BYTES_MIN = 8 * MiB
 /** Requests accepted from an (async) iterable in one commit. */
 export const ADD_CHUNK_COUNT = 1000
 /** Levels of nesting in a payload; deeper is taken for a mistake and would overflow the stack. */

@@ -14,6 +14,9 @@ import {
   WorkerUnavailable,
 } from './worker.js'
 
+/** What a task makes is large arrays, outside the heap: a large nursery for small objects would only be memory in use. */
+const YOUNG_HEAP_MB = 4
+
 interface Waiting {
   readonly resolve: (result: unknown) => void
   readonly reject: (error: Error) => void
@@ -30,7 +33,7 @@ class NodeTaskThread implements TaskThread {
 
   constructor(module: URL) {
     // Neither flags nor the environment of the process matter to it, and its output goes where ours goes.
-    this.worker = new Worker(module, { execArgv: [] })
+    this.worker = new Worker(module, { execArgv: [], resourceLimits: { maxYoungGenerationSizeMb: YOUNG_HEAP_MB } })
     this.worker.unref()
     this.worker.on('message', (message: FromWorker) => this.receive(message))
     this.worker.on('error', (error) => this.end(error))

@@ -35,7 +35,7 @@ export interface StoreOptions {
   /** Bytes of live jobs in memory before the coldest move to segments. Default 64 MiB. */
   memoryBytes?: number
   /**
-   * Bytes for the seen-set: recent fingerprints, caches, filters, merging. Default 128 MiB, at least 1 MiB. It is exact
+   * Bytes for the seen-set: recent fingerprints, caches, filters, merging. Default 128 MiB, at least 8 MiB. It is exact
    * whatever the size; with less memory, finding out that a request is new or known reads the disk more often: about 1.2
    * bytes a fingerprint keep that to one page at most for known ones and none for nearly all new ones.
    */

@@ -7,7 +7,8 @@ import { FUSE_BUILD_BYTES } from './binary-fuse.js'
 import { CACHED_PAGE_BYTES } from './seen-cache.js'
 import { FILTER_KEYS_MAX, KEYS_PER_PAGE, type SeenRunInfo } from './seen-format.js'
 import { KEY_BYTES } from './seen-key.js'
-import { entriesOf, type LevelShape, RUN_SOURCE_BYTES } from './seen-merge.js'
+import { entriesOf, type LevelShape, sourceBytes } from './seen-merge.js'
+import { writingBytes } from './seen-run-writer.js'
 import { ENTRY_BYTES } from './seen-sort.js'
 import { TABLE_SLOTS_MIN, tableBytes } from './seen-table.js'
 
@@ -62,9 +63,10 @@ export function mergeReserveBytes(
   runs: readonly SeenRunInfo[],
 ): number {
   const entries = runs.reduce((sum, run) => sum + entriesOf(run), 0)
+  const sources = runs.reduce((sum, run) => sum + sourceBytes(run), 0) + 2 * writingBytes(2 * tuning.tableKeysMax)
   const fences = Math.ceil(entries / KEYS_PER_PAGE) * KEY_BYTES
   const filters = Math.min(entries + tuning.tableKeysMax, tuning.filterKeysMax) * FUSE_BUILD_BYTES
-  return fences + 2 * filters + 2 * tuning.tableKeysMax * ENTRY_BYTES + runs.length * 2 * RUN_SOURCE_BYTES
+  return fences + 2 * filters + 2 * tuning.tableKeysMax * ENTRY_BYTES + sources
 }
 
 /** For tests and benchmarks; what `memoryBytes` leads to suits everyone else. */

@@ -61,7 +61,7 @@ export async function flushTable(
     const dropTombstones = isWhole && merged === runs.length
     return { ...taskOf(context, number, plan, runs.slice(0, merged), dropTombstones), entries }
   }
-  const written = await context.tasks.run(makeTask, care)
+  const written = await context.tasks.run(number, table.count, makeTask, care)
   return { run: written === undefined ? undefined : openWritten(context, written), merged }
 }
 
@@ -85,7 +85,7 @@ export async function mergeRuns(
   care: TaskCare,
 ): Promise<Flushed> {
   const task = taskOf(context, number, plan, runs.slice(0, plan.merged), plan.merged === runs.length)
-  const written = await context.tasks.run(async () => task, care)
+  const written = await context.tasks.run(number, 0, async () => task, care)
   return { run: written === undefined ? undefined : openWritten(context, written), merged: plan.merged }
 }
 

@@ -7,7 +7,7 @@
  * other has fewer than `growth`. A tombstone is dropped when nothing older is left that it could hide.
  */
 import { assert } from '../assert.js'
-import { PAGE_BYTES, type SeenRunInfo } from './seen-format.js'
+import { KEYS_PER_PAGE, PAGE_BYTES, type SeenRunInfo } from './seen-format.js'
 import { compareKeys, copyKey, KEY, KEY_WORDS, type KeyState, sameKey, TOMBSTONE } from './seen-key.js'
 import { PAGE_WORDS, type RunPages } from './seen-run-pages.js'
 import { STEP_KEYS, type Steps } from './seen-slices.js'
@@ -100,7 +100,10 @@ export class TableSource implements MergeSource {
 /** Pages read at once: few calls, yet no read long enough to be felt. */
 const READ_PAGES = 16
 /** What a run takes in memory while it is merged. */
-export const RUN_SOURCE_BYTES = READ_PAGES * PAGE_BYTES
+export const sourceBytes = ({ keys, tombstones }: SeenRunInfo): number =>
+  (Math.min(READ_PAGES, pagesOf(keys)) + Math.min(READ_PAGES, pagesOf(tombstones))) * PAGE_BYTES
+
+const pagesOf = (keys: number): number => Math.ceil(keys / KEYS_PER_PAGE)
 
 /** The keys or the tombstones of one run, read straight from the disk past the page cache. */
 export class RunSource implements MergeSource {

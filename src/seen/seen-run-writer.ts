@@ -48,6 +48,8 @@ import { STEP_KEYS, type Steps } from './seen-slices.js'
 
 /** Pages gathered for one write call. */
 const WRITE_PAGES = 32
+/** Pages in memory when what was written is read back, at most. */
+const READ_BACK_PAGES = 32
 /** Fences turned into bytes at once. */
 const FENCE_CHUNK_WORDS = 16 * 1024
 const NO_FINGERPRINTS = new Uint8Array(0)
@@ -302,5 +304,5 @@ const shapeOf = ({ seed, segmentLength, segmentCount }: Omit<FilterShape, 'entri
 
 /** What writing a run takes in memory, at most, beside the tombstones. */
 export function writingBytes(entriesMax: number): number {
-  return (Math.ceil(entriesMax / KEYS_PER_PAGE) + 1) * KEY_BYTES + WRITE_PAGES * PAGE_BYTES
+  return (Math.ceil(entriesMax / KEYS_PER_PAGE) + 1) * KEY_BYTES + (WRITE_PAGES + READ_BACK_PAGES) * PAGE_BYTES
 }

@@ -7,7 +7,7 @@
 import type { FileSystem } from '../env/file-system.js'
 import { ioError } from '../errors.js'
 import { FUSE_BUILD_BYTES, type FuseScratch } from './binary-fuse.js'
-import { Merger, mergeInto, RUN_SOURCE_BYTES, runSources, TableSource } from './seen-merge.js'
+import { Merger, mergeInto, runSources, sourceBytes, TableSource } from './seen-merge.js'
 import { type RunName, RunPages } from './seen-run-pages.js'
 import { SeenRunWriter, type WrittenRun, writingBytes } from './seen-run-writer.js'
 import type { Steps } from './seen-slices.js'
@@ -89,7 +89,7 @@ function openInput(files: FileSystem, run: RunName): RunPages {
 export function taskBytes(task: Pick<RunTask, 'entriesMax' | 'filterKeysMax' | 'entries' | 'runs'>): number {
   return (
     (task.entries?.count ?? 0) * ENTRY_BYTES +
-    task.runs.length * 2 * RUN_SOURCE_BYTES +
+    task.runs.reduce((sum, run) => sum + sourceBytes(run.info), 0) +
     writingBytes(task.entriesMax) +
     Math.min(task.entriesMax, task.filterKeysMax) * FUSE_BUILD_BYTES
   )

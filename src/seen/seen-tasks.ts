@@ -12,6 +12,7 @@ import { HoldfastError, ioError } from '../errors.js'
 import { FuseScratch } from './binary-fuse.js'
 import type { WrittenRun } from './seen-run-writer.js'
 import { runInSlices, type Steps } from './seen-slices.js'
+import { ENTRY_BYTES } from './seen-sort.js'
 import { type RunTask, taskBytes, writeRun } from './seen-task.js'
 
 export interface TasksOptions {
@@ -51,10 +52,24 @@ export class SeenTasks {
     return runInSlices(steps, this.options.env.clock, this.options.sliceMs, assertWanted)
   }
 
-  /** Undefined: nothing was left to write. `makeTask` may be asked twice: what was sent to a thread is gone here. */
-  async run(makeTask: () => Promise<RunTask>, care: TaskCare): Promise<WrittenRun | undefined> {
-    const task = await makeTask()
-    const { number } = task
+  /**
+   * Undefined: nothing was left to write. `makeTask` may be asked twice: what was sent to a thread is gone here. `entries`:
+   * those it will copy.
+   */
+  async run(
+    number: number,
+    entries: number,
+    makeTask: () => Promise<RunTask>,
+    care: TaskCare,
+  ): Promise<WrittenRun | undefined> {
+    this.running.set(number, { bytes: entries * ENTRY_BYTES, job: undefined })
+    let task: RunTask
+    try {
+      task = await makeTask()
+    } catch (error) {
+      this.running.delete(number)
+      throw error
+    }
     this.running.set(number, { bytes: taskBytes(task), job: undefined })
     try {
       const { workers } = this.options.env
