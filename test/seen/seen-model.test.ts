@@ -4,7 +4,7 @@
  */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import type { SeenSet } from '../../src/seen/seen-set.js'
+import type { SeenSet, SeenTuning } from '../../src/seen/seen-set.js'
 import { type Committed, counterKey, EMPTY, openSet, spreadKey, TINY, world } from './seen-support.js'
 
 const POOL = 16
@@ -64,12 +64,15 @@ class Machine {
   private frozenAt = 0
   private writing: Promise<Committed> | undefined
   private written: Committed | undefined
+  private readonly tuning: SeenTuning
   merges = 0
 
   constructor(seed: number) {
     this.env = world(seed)
     this.make = seed % 2 === 0 ? spreadKey : counterKey
-    this.set = openSet(this.env, EMPTY, TINY)
+    // With every other pair of seeds merges of more than a few keys run beside.
+    this.tuning = seed % 4 < 2 ? TINY : { ...TINY, besideKeysMin: 12, runsMax: 6 }
+    this.set = openSet(this.env, EMPTY, this.tuning)
   }
 
   private keyOf(n: number): Buffer {
@@ -172,11 +175,13 @@ class Machine {
   }
 
   private async reopen(): Promise<void> {
+    const settled = this.set.settled()
     this.set.close()
     await this.writing?.catch(() => {})
+    await settled
     this.noCheckpoint()
     expect(this.env.files.openHandles()).toBe(0)
-    this.set = openSet(this.env, this.committed, TINY)
+    this.set = openSet(this.env, this.committed, this.tuning)
     this.set.removeUnnamed()
     expect(this.env.files.allFiles()).toHaveLength(this.committed.runs.length)
     for (const { key, forget } of this.journal) {
