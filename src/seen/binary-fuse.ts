@@ -100,6 +100,8 @@ export class FuseScratch {
   orderHigh = new Uint32Array(0)
   orderLow = new Uint32Array(0)
   orderWhich = new Uint8Array(0)
+  /** The finished fingerprints, of use until the next filter is built. */
+  fingerprints = new Uint8Array(0)
 
   reserve(entries: number, places: number): void {
     if (this.orderHigh.length >= entries && this.counts.length >= places) return
@@ -110,6 +112,7 @@ export class FuseScratch {
     this.orderHigh = new Uint32Array(entries)
     this.orderLow = new Uint32Array(entries)
     this.orderWhich = new Uint8Array(entries)
+    this.fingerprints = new Uint8Array(places)
   }
 
   /** Takes the memory into use, or forgets a failed attempt. */
@@ -206,13 +209,8 @@ function* peel(scratch: FuseScratch, places: Places, placeCount: number, entries
 }
 
 /** In the opposite order, the place a key was alone in is still free to make its three bytes come out right. */
-function* assign(
-  scratch: FuseScratch,
-  places: Places,
-  placeCount: number,
-  entries: number,
-): Steps<Uint8Array<ArrayBuffer>> {
-  const fingerprints = yield* touch(new Uint8Array(placeCount))
+function* assign(scratch: FuseScratch, places: Places, placeCount: number, entries: number): Steps<Uint8Array> {
+  const fingerprints = yield* touch(scratch.fingerprints.subarray(0, placeCount))
   for (let i = entries - 1; i >= 0; i--) {
     if (i % STEP === STEP - 1) yield
     places.find(scratch.orderHigh[i], scratch.orderLow[i])

@@ -16,8 +16,9 @@ import {
   type FilterShape,
   filterBytes,
 } from './seen-format.js'
-import { compareKeys, hashHigh, hashLow, KEY_WORDS, type Probe, readWord } from './seen-key.js'
+import { hashHigh, hashLow, KEY_WORDS, type Probe, readWord } from './seen-key.js'
 import { readExactly } from './seen-run-pages.js'
+import { lastNotAbove } from './seen-search.js'
 
 /** Where a run's filters lie and what they cover. Made by who wrote them, or read from the file. */
 export interface FilterDirectory {
@@ -94,7 +95,8 @@ export class RunFilters {
 
   /** False only if the run holds neither the key nor a tombstone of it. */
   mayHold(probe: Probe): boolean {
-    const share = this.shareOf(probe)
+    // The share the key falls to; -1: it is below the first.
+    const share = lastNotAbove(this.firsts, 0, this.shapes.length, probe)
     if (share < 0) return this.vouched === 0
     if (share >= this.fingerprints.length) {
       if (this.fingerprints.length < this.wanted) this.pay()
@@ -102,18 +104,6 @@ export class RunFilters {
     }
     const shape = this.shapes[share]
     return shape.length === 0 || fuseMayHold(shape, this.fingerprints[share], hashHigh(probe), hashLow(probe))
-  }
-
-  /** The share a key falls to; -1: it is below the first. */
-  shareOf(probe: Probe): number {
-    let low = 0
-    let high = this.shapes.length
-    while (low < high) {
-      const middle = (low + high) >>> 1
-      if (compareKeys(this.firsts, middle * KEY_WORDS, probe, 0) <= 0) low = middle + 1
-      else high = middle
-    }
-    return low - 1
   }
 
   /** How many may be in memory: as many as fit in `bytes`. What is too much goes now; what is missing comes as it is missed. */

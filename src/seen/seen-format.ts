@@ -147,10 +147,16 @@ export interface FilterShape {
   readonly length: number
 }
 
-/** `first`: the lowest key it was built from, as four words. */
-export function encodeFilter(first: Uint32Array, shape: FilterShape, fingerprints: Uint8Array, salt: number): Buffer {
+/** `first`: the lowest key it was built from, as four words. The bytes are those at the beginning of `into`. */
+export function encodeFilter(
+  into: Buffer,
+  first: Uint32Array,
+  shape: FilterShape,
+  fingerprints: Uint8Array,
+  salt: number,
+): Buffer {
   assert(fingerprints.length === shape.length, 'a filter is as long as it says')
-  const bytes = Buffer.alloc(filterBytes(shape))
+  const bytes = into.subarray(0, filterBytes(shape))
   for (let i = 0; i < KEY_WORDS; i++) writeWord(bytes, i * 4, first[i])
   bytes.writeUInt32LE(shape.entries, 16)
   bytes.writeUInt32LE(shape.seed, 20)

@@ -97,6 +97,7 @@ export class SeenRunWriter {
   private tombstoneWords = new Uint32Array(0)
   private readonly lastKey = new Uint32Array(KEY_WORDS)
   private readonly filterKeysMax: number
+  private filterBuffer = Buffer.alloc(0)
   private readonly firsts: number[] = []
   private readonly shapes: FilterShape[] = []
 
@@ -241,9 +242,8 @@ export class SeenRunWriter {
   }
 
   private addFilter(first: Uint32Array, shape: FilterShape, fingerprints: Uint8Array): void {
-    const bytes = encodeFilter(first, shape, fingerprints, this.header.salt)
-    assert(bytes.length === filterBytes(shape), 'filters lie where their shapes say')
-    this.write(bytes)
+    if (this.filterBuffer.length < filterBytes(shape)) this.filterBuffer = Buffer.alloc(filterBytes(shape))
+    this.write(encodeFilter(this.filterBuffer, first, shape, fingerprints, this.header.salt))
     this.shapes.push(shape)
     this.firsts.push(...first)
   }

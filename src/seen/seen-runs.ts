@@ -22,8 +22,8 @@ export interface RunsBudget {
 
 export class SeenRuns {
   readonly pages: PageCache
-  /** Newest first. */
-  readers: readonly SeenRunReader[] = []
+  private list: readonly SeenRunReader[] = []
+  private hasTombstones = false
   private readonly budget: RunsBudget
   private readonly hits: HitCache
 
@@ -31,6 +31,16 @@ export class SeenRuns {
     this.budget = budget
     this.pages = new PageCache(budget.pageCacheCount)
     this.hits = new HitCache(budget.hitCacheBytes)
+  }
+
+  /** Newest first. */
+  get readers(): readonly SeenRunReader[] {
+    return this.list
+  }
+
+  set readers(list: readonly SeenRunReader[]) {
+    this.list = list
+    this.hasTombstones = list.some((reader) => reader.tombstonePages > 0)
   }
 
   get infos(): SeenRunInfo[] {
@@ -54,9 +64,10 @@ export class SeenRuns {
 
   /** Whether the runs call it seen. May read pages. */
   find(probe: Probe): boolean {
-    const { readers } = this
-    for (let i = 0; i < readers.length; i++) {
-      const state = readers[i].get(probe)
+    const { list } = this
+    for (let i = 0; i < list.length; i++) {
+      // Without tombstones the order does not matter, and most known keys are in the oldest, largest run.
+      const state = list[this.hasTombstones ? i : list.length - 1 - i].get(probe)
       if (state === ABSENT) continue
       if (state !== KEY) return false
       this.hits.put(probe)

@@ -100,6 +100,7 @@ export class SeenSet {
         readers.push(openRun(set.env.files, path, info, set.jobId, set.runList.pages, tellDamage(set.warn, path)))
         set.nextNumber = Math.max(set.nextNumber, readers[readers.length - 1].number + 1)
       }
+      set.runList.readers = readers
       set.fit()
       set.runList.loadFilters()
     } catch (error) {
@@ -391,8 +392,8 @@ export class SeenSet {
     this.assertOpen()
     assert(count * KEY_BYTES <= keys.length && count <= isSeen.length, 'a batch has room for its keys and answers')
     const { probe, batch, runList } = this
-    let seen = 0
     batch.begin(count)
+    let seen = 0
     for (let i = 0; i < count; i++) {
       probeBytes(probe, keys, i * KEY_BYTES)
       const state = this.inTables(probe)
@@ -433,7 +434,6 @@ export class SeenSet {
     this.tasks.remove(reader.path)
   }
 
-  /** Newest first. */
   private tables = (): SeenTable[] => (this.frozen === undefined ? [this.live] : [this.live, this.frozen.table])
 
   private probeOf(key: Uint8Array, offset: number): Probe {
