@@ -44,7 +44,7 @@ export const FILTER_CRC_BYTES = 4
 export const FOOTER_BYTES = 64
 export const TRAILER_BYTES = 24
 /** Keys in one filter: bounds what building it costs in memory (FUSE_BUILD_BYTES a key). */
-export const FILTER_KEYS_MAX = 1 << 18
+export const FILTER_KEYS_MAX = 1 << 17
 /** No file has a filter of more: its places would not fit the arithmetic of binary-fuse.ts. */
 export const FILTER_KEYS_LIMIT = 2_000_000
 

@@ -431,7 +431,7 @@ export class SeenSet {
     } catch {
       // See above.
     }
-    this.tasks.remove(reader.path)
+    this.tasks.remove(reader.path, reader.info.bytes)
   }
 
   private tables = (): SeenTable[] => (this.frozen === undefined ? [this.live] : [this.live, this.frozen.table])

@@ -22,6 +22,17 @@ export interface SortedEntries extends TableEntries {
   readonly order: Uint32Array
 }
 
+/** Memory for the order, for who sorts many tables: as garbage it would be collected late. In use until the next sorting. */
+export class SortScratch {
+  private arrays = [new Uint32Array(0), new Uint32Array(0)]
+
+  /** Two arrays of this length, with anything in them. */
+  take(length: number): [Uint32Array, Uint32Array] {
+    if (this.arrays[0].length < length) this.arrays = [new Uint32Array(length), new Uint32Array(length)]
+    return [this.arrays[0].subarray(0, length), this.arrays[1].subarray(0, length)]
+  }
+}
+
 const DIGIT_BITS = 16
 const DIGITS = 1 << DIGIT_BITS
 /** Below this, comparing is cheaper than the passes over all digit values. */
@@ -46,23 +57,26 @@ export function* sortTable(table: SeenTable): Steps<SortedEntries> {
   return yield* sortEntries(yield* copyTable(table))
 }
 
-export function* sortEntries({ count, words, states }: TableEntries): Steps<SortedEntries> {
-  const order = new Uint32Array(count)
+export function* sortEntries(
+  { count, words, states }: TableEntries,
+  scratch = new SortScratch(),
+): Steps<SortedEntries> {
+  const [order, other] = scratch.take(count)
   for (let i = 0; i < count; i++) {
     if (i % STEP === STEP - 1) yield
     order[i] = i
   }
-  if (count >= RADIX_ENTRIES_MIN) return { count, words, states, order: yield* sortLarge(words, order) }
+  if (count >= RADIX_ENTRIES_MIN) return { count, words, states, order: yield* sortLarge(words, order, other) }
   order.sort((a, b) => compareKeys(words, a * KEY_WORDS, words, b * KEY_WORDS))
   return { count, words, states, order }
 }
 
-function* sortLarge(words: Uint32Array, positions: Uint32Array): Steps<Uint32Array> {
+function* sortLarge(words: Uint32Array, positions: Uint32Array, other: Uint32Array): Steps<Uint32Array> {
   const counts = yield* countDigits(words, positions, 0)
   let largest = 0
   for (let value = 0; value < DIGITS; value++) if (counts[value] > largest) largest = counts[value]
-  if (largest > HEAP_ENTRIES_MAX) return yield* radixSort(words, positions)
-  const order = yield* touch(new Uint32Array(positions.length))
+  if (largest > HEAP_ENTRIES_MAX) return yield* radixSort(words, positions, other)
+  const order = yield* touch(other)
   yield* scatter(words, positions, order, counts, 0)
   // `scatter` left in each count where the heap ends.
   let start = 0
@@ -90,9 +104,9 @@ function insertionSort(words: Uint32Array, order: Uint32Array, start: number, en
 }
 
 /** From the last digit to the first, each pass keeping the order that the one before made among equals. */
-function* radixSort(words: Uint32Array, positions: Uint32Array): Steps<Uint32Array> {
+function* radixSort(words: Uint32Array, positions: Uint32Array, other: Uint32Array): Steps<Uint32Array> {
   let from = positions
-  let to = yield* touch(new Uint32Array(from.length) as Uint32Array)
+  let to = yield* touch(other)
   for (let digit = KEY_WORDS * 2 - 1; digit >= 0; digit--) {
     const counts = yield* countDigits(words, from, digit)
     // The same digit everywhere, as in keys that count up: nothing to move.

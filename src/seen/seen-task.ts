@@ -6,12 +6,12 @@
  */
 import type { FileSystem } from '../env/file-system.js'
 import { ioError } from '../errors.js'
-import { FUSE_BUILD_BYTES, type FuseScratch } from './binary-fuse.js'
+import { FUSE_BUILD_BYTES, FuseScratch } from './binary-fuse.js'
 import { Merger, mergeInto, runSources, sourceBytes, TableSource } from './seen-merge.js'
 import { type RunName, RunPages } from './seen-run-pages.js'
 import { SeenRunWriter, type WrittenRun, writingBytes } from './seen-run-writer.js'
 import type { Steps } from './seen-slices.js'
-import { ENTRY_BYTES, sortEntries, type TableEntries } from './seen-sort.js'
+import { ENTRY_BYTES, SortScratch, sortEntries, type TableEntries } from './seen-sort.js'
 
 export interface RunTask {
   readonly path: string
@@ -30,10 +30,16 @@ export interface RunTask {
   readonly dropTombstones: boolean
 }
 
+/** Memory that tasks may use one after the other. */
+export class TaskScratch {
+  readonly fuse = new FuseScratch()
+  readonly sort = new SortScratch()
+}
+
 export interface TaskWay {
   readonly mode: 'create' | 'edit'
   readonly syncEveryBytes: number
-  readonly scratch: FuseScratch
+  readonly scratch: TaskScratch
   /** Whether files may be removed when it ends badly or empty. */
   readonly mayRemove: () => boolean
 }
@@ -44,8 +50,8 @@ export function* writeRun(
   task: RunTask,
   way: TaskWay,
 ): Steps<{ writer: SeenRunWriter; run: WrittenRun } | undefined> {
-  const sorted = task.entries === undefined ? undefined : yield* sortEntries(task.entries)
-  const writer = new SeenRunWriter({ ...task, ...way, files })
+  const sorted = task.entries === undefined ? undefined : yield* sortEntries(task.entries, way.scratch.sort)
+  const writer = new SeenRunWriter({ ...task, ...way, files, scratch: way.scratch.fuse })
   let whole = false
   try {
     const inputs = openInputs(files, task.runs)

@@ -9,11 +9,13 @@
 import type { Env } from '../env/env.js'
 import { type RunningTask, type TaskThread, WorkerUnavailable } from '../env/worker.js'
 import { HoldfastError, ioError } from '../errors.js'
-import { FuseScratch } from './binary-fuse.js'
 import type { WrittenRun } from './seen-run-writer.js'
 import { runInSlices, type Steps } from './seen-slices.js'
 import { ENTRY_BYTES } from './seen-sort.js'
-import { type RunTask, taskBytes, writeRun } from './seen-task.js'
+import { type RunTask, TaskScratch, taskBytes, writeRun } from './seen-task.js'
+
+/** Giving back the space of a larger one takes milliseconds. */
+const LARGE_FILE_BYTES = 16 * 1024 * 1024
 
 export interface TasksOptions {
   readonly env: Env
@@ -99,11 +101,13 @@ export class SeenTasks {
     this.thread?.close()
   }
 
-  /** Removes a file that is not named by anyone, if that may still be done. */
-  remove(path: string): void {
+  /** Removes a file that is not named by anyone, if that may still be done. A large one beside: it takes long. */
+  remove(path: string, fileBytes = 0): void {
     if (this.closed) return
+    const { files } = this.options.env
     try {
-      this.options.env.files.unlink(path)
+      if (fileBytes < LARGE_FILE_BYTES) files.unlink(path)
+      else files.remove(path).catch(() => {})
     } catch {
       // The next open does it.
     }
@@ -114,7 +118,7 @@ export class SeenTasks {
     const way = {
       mode: 'create',
       syncEveryBytes: Infinity,
-      scratch: new FuseScratch(),
+      scratch: new TaskScratch(),
       mayRemove: () => !this.closed,
     } as const
     const written = await this.slices(writeRun(files, task, way), assertWanted)
