@@ -2,13 +2,14 @@
  * One run of one peer on one scenario, in a process of its own: what it costs in memory and what it leaves open is nobody
  * else's. Takes its orders as JSON, says one line of JSON, and ends; a run that goes wrong ends with an error instead.
  */
+import { mkdirSync, rmSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { Workload } from '../workload.js'
 import type { Durability, Layout } from './driver.js'
 import { memory } from './memory.js'
 import { peerNamed } from './peers.js'
 import { restartChild } from './restart.js'
-import { RUNS } from './scenarios.js'
+import { RUNS, WARM_LAYOUTS, warmUp } from './scenarios.js'
 
 export interface Orders {
   readonly peer: string
@@ -41,6 +42,14 @@ async function main(): Promise<void> {
   const workload = new Workload(seed)
   if (scenario.startsWith('6')) return restartChild(scenario, open, workload, size)
   const run = scenario === '7' ? memory : RUNS[scenario]
+  const layout = WARM_LAYOUTS[scenario]
+  if (layout !== undefined) {
+    const warm = `${directory}-warm`
+    mkdirSync(warm)
+    const openWarm = (of: Layout) => opener({ directory: warm, durability, layout: of })
+    await warmUp({ peer, workload: new Workload(seed + 1), size, open: openWarm }, layout)
+    rmSync(warm, { recursive: true, force: true })
+  }
   const outcome = scenario === 'probe' ? await probe(open) : await run({ peer, workload, size, open })
   process.stdout.write(`${JSON.stringify(outcome)}\n`)
 }

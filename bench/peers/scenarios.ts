@@ -14,6 +14,9 @@ export const HOSTS = 20_000
 /** A run that has not ended by then is cut: rates are of what was done, and it is said how much that was. */
 const BUDGET_MS = 20_000
 const SYNC_BUDGET_MS = 2_500
+/** Requests that go through a peer before a run, if they do in this time each way. */
+const WARM_COUNT = 200_000
+const WARM_MS = 1_500
 
 export interface ScenarioFacts {
   readonly title: string
@@ -84,6 +87,28 @@ async function pushAll(
   return pushed
 }
 
+/** Before the clock starts: code that is compiled by then is what a crawl of hours runs on, whoever the peer is. */
+export async function warmUp({ workload, open }: Context, layout: Layout): Promise<void> {
+  const requests = workload.requests(0, WARM_COUNT)
+  const driver = await open(layout)
+  if (layout === 'crawl') {
+    const end = performance.now() + WARM_MS
+    for (let at = 0; at < WARM_COUNT / 2 && performance.now() < end; at += BATCH) {
+      await driver.offer(requests.slice(at, at + BATCH))
+    }
+    for (const { links } of workload.pages(WARM_COUNT / LINKS_PER_PAGE, WARM_COUNT / 2)) {
+      if (performance.now() > end || (await driver.takeOne()) === undefined) break
+      await driver.finish(links)
+      await turn()
+    }
+  } else {
+    await pushAll(driver, requests, WARM_MS)
+    await popAll(driver, [], WARM_MS)
+  }
+  await driver.settle()
+  await driver.close()
+}
+
 async function popAll(
   driver: Driver,
   popped: BenchRequest[],
@@ -116,21 +141,30 @@ async function push({ peer, workload, size, open }: Context): Promise<Outcome> {
   return { operations: result, metrics: { rate: perSecond(result, ms), cpuUs: (cpuMs * 1000) / result } }
 }
 
+/** The clock runs while the peer does: what came back is kept for the check, and keeping it is nobody's cost. */
 async function pop({ peer, workload, size, open }: Context): Promise<Outcome> {
   const requests = workload.requests(0, size)
   const driver = await open('queue')
   await pushAll(driver, requests)
   await driver.settle()
   const popped: BenchRequest[] = []
-  const { result, ms, cpuMs } = await timed(async () => {
-    const whole = await popAll(driver, popped, BUDGET_MS)
-    await driver.settle()
-    return whole
-  })
-  checkOrder(requests, popped, peer.order, result)
+  let ms = 0
+  let whole = false
+  collectGarbage()
+  while (!whole && ms < BUDGET_MS) {
+    const begun = performance.now()
+    const batch = await driver.pop(BATCH)
+    ms += performance.now() - begun
+    for (const request of batch) popped.push(request)
+    whole = batch.length === 0
+    await turn()
+  }
+  const begun = performance.now()
+  await driver.settle()
+  ms += performance.now() - begun
+  checkOrder(requests, popped, peer.order, whole)
   await driver.close()
-  const { length } = popped
-  return { operations: length, metrics: { rate: perSecond(length, ms), cpuUs: (cpuMs * 1000) / length } }
+  return { operations: popped.length, metrics: { rate: perSecond(popped.length, ms) } }
 }
 
 async function pushAndPopSynced({ peer, workload, size, open }: Context): Promise<Outcome> {
@@ -234,6 +268,9 @@ async function hosts({ workload, size, open }: Context): Promise<Outcome> {
     },
   }
 }
+
+/** What is warmed up for which scenario. The synced ones wait for the disk, whatever the code. */
+export const WARM_LAYOUTS: Record<string, Layout> = { 1: 'queue', 2: 'queue', 5: 'crawl', 8: 'hosts' }
 
 /** Scenarios that need one process only; 6 and 7 are in restart.ts and memory.ts.  */
 export const RUNS: Record<string, (context: Context) => Promise<Outcome>> = {
