@@ -190,5 +190,6 @@ declare global {
     utf8Write(value: string, offset?: number, length?: number): number
     utf8Slice(start?: number, end?: number): string
     latin1Slice(start?: number, end?: number): string
+    latin1Write(value: string, offset?: number, length?: number): number
   }
 }

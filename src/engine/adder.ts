@@ -74,6 +74,11 @@ export class Adder {
     this.addedAt = Math.floor(now)
   }
 
+  /** One that whoever adds knows to be a duplicate. */
+  skipDuplicate(): void {
+    this.duplicates++
+  }
+
   /**
    * Begins a job. False: it is a duplicate, and that was all. True: the payload goes into the writer, then `end`.
    */
@@ -110,6 +115,7 @@ export class Adder {
     writer.rewind(this.recordBegin)
     if (this.beganNew) {
       this.newKeyCount--
+      state.seenRemovals++
       state.seen.undoAdd(this.newKeys, this.newKeyCount * FINGERPRINT_BYTES)
     }
   }
@@ -191,6 +197,7 @@ export class Adder {
   }
 
   private unseeLast(fingerprint: Uint8Array): void {
+    this.state.seenRemovals++
     this.state.seen.undoAdd(fingerprint, 0)
     this.newKeyCount--
   }
@@ -238,6 +245,7 @@ export class Adder {
   undo(): void {
     const { state } = this
     const { lanes } = state.ready
+    state.seenRemovals++
     for (let i = this.newKeyCount - 1; i >= 0; i--) state.seen.undoAdd(this.newKeys, i * FINGERPRINT_BYTES)
     this.newKeyCount = 0
     for (let i = 0, node = this.firstNode; i < this.nodeCount; i++) {

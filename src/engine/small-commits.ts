@@ -11,6 +11,7 @@ import { decodeValue } from './codec.js'
 import type { Operation } from './committer.js'
 import { writeJob } from './ending.js'
 import type { LeaseDesk } from './lease-desk.js'
+import type { StoreState } from './store-state.js'
 import { writeValues } from './value-records.js'
 
 export function value(desk: LeaseDesk, key: string): unknown {
@@ -88,19 +89,21 @@ export async function fromDead(
   return jobs.length
 }
 
+function forgetKey(state: StoreState, key: Buffer): void {
+  state.seenRemovals++
+  state.seen.forget(key, 0)
+}
+
 /** Takes a fingerprint out of the seen-set. False: it was not in it. */
 export async function forget(desk: LeaseDesk, fingerprint: Uint8Array): Promise<boolean> {
   desk.context.assertOpen()
   const { state } = desk
   if (!state.seen.has(fingerprint, 0)) return false
   const key = Buffer.from(fingerprint.subarray(0, FINGERPRINT_BYTES))
-  await desk.committer.commit(
-    { finishing: false, apply: () => void state.seen.forget(key, 0), undo: () => {} },
-    (writer) => {
-      writer.u8(RECORD_FORGET)
-      writer.bytes(key)
-      return 1
-    },
-  )
+  await desk.committer.commit({ finishing: false, apply: () => forgetKey(state, key), undo: () => {} }, (writer) => {
+    writer.u8(RECORD_FORGET)
+    writer.bytes(key)
+    return 1
+  })
   return true
 }

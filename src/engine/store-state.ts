@@ -58,6 +58,8 @@ export class StoreState implements LaneReader {
   readonly delayed: DelayedJobs
   readonly dead: DeadLetters
   seen!: SeenSet
+  /** Fingerprints that left the seen-set since it was opened: who remembers what was seen forgets it then. */
+  seenRemovals = 0
   private readonly untold: [code: string, message: string][] = []
   warn = (code: string, message: string): void => void this.untold.push([code, message])
   /** The user's key/values, encoded. */

@@ -15,6 +15,7 @@ import { fingerprint, fingerprintInto, hostOf, hostStart, plainHostEnd } from '.
 import { FINGERPRINT_BYTES, JOB_START } from '../store/format.js'
 import type { JobHeader } from '../store/job-record.js'
 import { DELAY_MS_MAX, LeaseHandle } from './lease-handle.js'
+import { RecentUrls } from './recent-urls.js'
 import { type RequestParts, readRequest, writeRequest } from './request-codec.js'
 import { StoreFace } from './store-face.js'
 import type {
@@ -77,6 +78,10 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
     checkSeen: true,
     recordSeen: true,
   }
+  private readonly recent = new RecentUrls()
+  /** Of the request in `parts`: whether its text may be remembered, and whether it was. */
+  private canBeRecent = false
+  private isRecent = false
   private readonly parts: RequestParts = {
     url: '',
     method: 'GET',
@@ -154,7 +159,8 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
         index++
         continue
       }
-      this.encodePrepared(into)
+      if (this.isRecent) into.skipDuplicate()
+      else this.encodePrepared(into)
       index++
     }
     return invalid
@@ -182,6 +188,10 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
     const dontFilter = init?.dontFilter ?? options.dontFilter ?? false
     fields.checkSeen = !dontFilter
     fields.recordSeen = !dontFilter || (init?.recordSeen ?? options.recordSeen ?? false)
+    this.canBeRecent =
+      this.fingerprintOf === undefined && fields.checkSeen && parts.method === 'GET' && parts.body === undefined
+    this.isRecent = this.canBeRecent && this.recent.has(parts.url, this.engine.state.seenRemovals)
+    if (this.isRecent) return
     fields.fingerprint = this.identify(parts)
     this.prepareSlot(init?.slot ?? options.slot ?? this.slotOf?.(parts))
   }
@@ -221,7 +231,12 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
   }
 
   private encodePrepared(into: Adder): void {
-    if (!into.begin(this.fields)) return
+    const isNew = into.begin(this.fields)
+    // A fingerprint that only a memory-only job has is not in the seen-set, and may never be.
+    if (this.canBeRecent && this.engine.desk.volatileSeen.size === 0) {
+      this.recent.add(this.parts.url, this.engine.state.seenRemovals)
+    }
+    if (!isNew) return
     const found = writeRequest(into.writer, this.parts)
     if (found === undefined) into.end()
     else {
@@ -299,6 +314,7 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
   /** True when this request was accepted before. */
   has(request: RequestInput): boolean {
     this.prepare(request, NO_OPTIONS)
+    if (this.isRecent) return true
     const fingerprint = this.fields.fingerprint as Uint8Array
     return this.engine.state.seen.has(fingerprint, 0) || this.engine.desk.volatileSeen.has(hex(fingerprint))
   }
@@ -306,7 +322,7 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
   /** Forgets that this request was seen, so that it can be added again. False: it was not. */
   async forget(request: RequestInput): Promise<boolean> {
     this.prepare(request, NO_OPTIONS)
-    return forget(this.engine.desk, this.fields.fingerprint as Uint8Array)
+    return forget(this.engine.desk, this.identify(this.parts))
   }
 }
 
