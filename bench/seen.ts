@@ -69,6 +69,8 @@ interface Tenth {
   readonly rssAnon: number
   readonly memoryBytes: number
   readonly runs: number
+  /** Bytes that came from the device during the timed offers, not from the system's page cache; all threads. */
+  readonly deviceBytes: number
 }
 
 interface Filled {
@@ -87,6 +89,7 @@ interface Filled {
   readonly bytesAtRest: number
   readonly bytesMax: number
   readonly lookupsPerSecond: { known: number; absent: number }
+  readonly lookupDeviceBytes: number
 }
 
 interface Reopened {
@@ -225,6 +228,11 @@ function rssAnon(): number {
   return Number(found?.[1] ?? Number.NaN) * 1024
 }
 
+/** What this process had to wait for the device to read. */
+function deviceBytesRead(): number {
+  return Number(/^read_bytes: (\d+)/m.exec(readFileSync('/proc/self/io', 'utf8'))?.[1] ?? Number.NaN)
+}
+
 /** Millions of times in a few kB, so that measuring does not show in the memory that is measured. Exact to one percent. */
 class Histogram {
   private static readonly perOctave = 70
@@ -301,17 +309,21 @@ async function fill(settings: Settings): Promise<Filled> {
     const end = Math.round((settings.keys * tenth) / TENTHS)
     const windowKeys = Math.round(settings.window * (1 - DUPLICATE_SHARE))
     if (end - windowKeys > offers.known) await addUntil(end - windowKeys, 0, false)
+    const deviceBefore = deviceBytesRead()
     const offersPerSecond = await addUntil(end, DUPLICATE_SHARE, true)
+    const deviceBytes = deviceBytesRead() - deviceBefore
     const { rss } = process.memoryUsage()
     rssMax = Math.max(rssMax, rss)
     const at = { size: set.size, memoryBytes: set.memoryBytes, runs: set.runs.length }
-    tenths.push({ ...at, offersPerSecond, rss, rssAnon: rssAnon() })
+    tenths.push({ ...at, offersPerSecond, deviceBytes, rss, rssAnon: rssAnon() })
     process.stderr.write(`${M.count(set.size)} keys, ${M.count(offersPerSecond)} offers/s\n`)
   }
   await store.settle()
   assert.equal(set.size, settings.keys)
   const bytesAtRest = bytesIn(join(settings.directory, 'requests.seen'))
+  const lookupsBefore = deviceBytesRead()
   const lookupsPerSecond = lookUp(set, settings, settings.keys)
+  const lookupDeviceBytes = deviceBytesRead() - lookupsBefore
   rssMax = Math.max(rssMax, process.resourceUsage().maxRSS * 1024)
   return {
     size: set.size,
@@ -328,6 +340,7 @@ async function fill(settings: Settings): Promise<Filled> {
     bytesAtRest,
     bytesMax: store.bytesMax,
     lookupsPerSecond,
+    lookupDeviceBytes,
   }
 }
 
@@ -401,11 +414,12 @@ function report(settings: Settings, filled: Filled, reopened: Reopened): void {
   const [first, last] = [tenths[0], tenths[tenths.length - 1]]
   console.log(
     M.table([
-      ['keys', 'offers/s', 'runs', 'set', 'RSS', 'private RSS'],
+      ['keys', 'offers/s', 'runs', 'from device', 'set', 'RSS', 'private RSS'],
       ...tenths.map((one) => [
         M.count(one.size),
         M.count(one.offersPerSecond),
         String(one.runs),
+        mib(one.deviceBytes),
         mib(one.memoryBytes),
         mib(one.rss),
         mib(one.rssAnon),
@@ -429,7 +443,7 @@ function report(settings: Settings, filled: Filled, reopened: Reopened): void {
     ],
     [
       'look-ups/s, even, one by one',
-      `known ${M.count(filled.lookupsPerSecond.known)}, absent ${M.count(filled.lookupsPerSecond.absent)}`,
+      `known ${M.count(filled.lookupsPerSecond.known)}, absent ${M.count(filled.lookupsPerSecond.absent)}; ${mib(filled.lookupDeviceBytes)} from the device`,
     ],
     [
       'reopened after SIGKILL',
