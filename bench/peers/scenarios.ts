@@ -88,15 +88,16 @@ async function pushAll(
 }
 
 /** Before the clock starts: code that is compiled by then is what a crawl of hours runs on, whoever the peer is. */
-export async function warmUp({ workload, open }: Context, layout: Layout): Promise<void> {
-  const requests = workload.requests(0, WARM_COUNT)
+export async function warmUp({ workload, size, open }: Context, layout: Layout): Promise<void> {
+  const warmCount = Math.min(WARM_COUNT, size)
+  const requests = workload.requests(0, warmCount)
   const driver = await open(layout)
   if (layout === 'crawl') {
     const end = performance.now() + WARM_MS
-    for (let at = 0; at < WARM_COUNT / 2 && performance.now() < end; at += BATCH) {
+    for (let at = 0; at < warmCount / 2 && performance.now() < end; at += BATCH) {
       await driver.offer(requests.slice(at, at + BATCH))
     }
-    for (const { links } of workload.pages(WARM_COUNT / LINKS_PER_PAGE, WARM_COUNT / 2)) {
+    for (const { links } of workload.pages(warmCount / LINKS_PER_PAGE, warmCount / 2)) {
       if (performance.now() > end || (await driver.takeOne()) === undefined) break
       await driver.finish(links)
       await turn()

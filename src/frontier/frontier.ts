@@ -191,9 +191,11 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
     this.canBeRecent =
       this.fingerprintOf === undefined && fields.checkSeen && parts.method === 'GET' && parts.body === undefined
     this.isRecent = this.canBeRecent && this.recent.has(parts.url, this.engine.state.seenRemovals)
+    const slot = init?.slot ?? options.slot
+    if (slot !== undefined && typeof slot !== 'string') notASlot(slot)
     if (this.isRecent) return
     fields.fingerprint = this.identify(parts)
-    this.prepareSlot(init?.slot ?? options.slot ?? this.slotOf?.(parts))
+    this.prepareSlot(slot ?? this.slotOf?.(parts))
   }
 
   /** By default the host, which is mostly found where it stands in the URL. */
@@ -209,7 +211,7 @@ export class Frontier extends StoreFace<VisitHandle, RequestInit> {
       }
     }
     const slot = named ?? (this.slotOf === undefined ? hostOf(parts.url) : named)
-    if (typeof slot !== 'string') throw new TypeError(`slot is ${String(slot)}, expected a string`)
+    if (typeof slot !== 'string') notASlot(slot)
     fields.slotText = slot
     fields.slotStart = 0
     fields.slotEnd = slot.length
@@ -388,6 +390,10 @@ function isRequest(value: Requests): value is RequestInput {
 
 function notAUrl(value: unknown): never {
   throw new TypeError(`${typeof value === 'string' ? JSON.stringify(value) : String(value)} is not an absolute URL`)
+}
+
+function notASlot(slot: unknown): never {
+  throw new TypeError(`slot is ${String(slot)}, expected a string`)
 }
 
 function checkMethod(method: unknown): string {

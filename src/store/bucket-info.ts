@@ -77,7 +77,8 @@ function readGeneration(value: unknown, path: string): BucketGeneration {
     Array.isArray(g.segments) &&
     g.segments.every(
       (s) =>
-        parseSegmentName(s?.file) !== undefined &&
+        typeof s?.file === 'string' &&
+        parseSegmentName(s.file) !== undefined &&
         whole(s.id) &&
         whole(s.records) &&
         whole(s.bytes) &&

@@ -75,7 +75,10 @@ export function readManifest(files: FileSystem, paths: JobPaths): Manifest | und
     whole(m.generation) &&
     whole(m.epoch) &&
     Array.isArray(m.buckets) &&
-    m.buckets.every((name) => name === 'delayed' || name === 'dead' || parseBucketName(name) !== undefined) &&
+    m.buckets.every(
+      (name) =>
+        typeof name === 'string' && (name === 'delayed' || name === 'dead' || parseBucketName(name) !== undefined),
+    ) &&
     whole(m.journal?.first) &&
     whole(m.journal?.last) &&
     whole(m.journal?.sequence) &&
