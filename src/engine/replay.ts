@@ -10,11 +10,12 @@ import { CARRY_DEAD, CARRY_DELAYED, CARRY_LEASED, CARRY_READY, corrupt, JOB_SEEN
 import { emptyJobHeader, readJobHeader } from '../store/job-record.js'
 import { type BatchHeader, type CarryFields, type Home, type RecordVisitor, visitBatch } from '../store/records.js'
 import type { Segment } from '../store/segment.js'
+import { ReplayedJobs } from './replayed-jobs.js'
 import type { StoreState } from './store-state.js'
 
 export class Replayer implements RecordVisitor {
   private readonly state: StoreState
-  private readonly jobs: JobsById
+  private readonly jobs: ReplayedJobs
   private readonly leased = new Set<number>()
   private readonly segments = new Map<number, Segment>()
   private chunk: Chunk = newChunk(Buffer.alloc(0))
@@ -25,7 +26,7 @@ export class Replayer implements RecordVisitor {
 
   constructor(state: StoreState) {
     this.state = state
-    this.jobs = new JobsById(state.nextId)
+    this.jobs = new ReplayedJobs(state.nextId)
     for (const set of state.segmentSets()) for (const segment of set.segments) this.segments.set(segment.id, segment)
   }
 
@@ -46,20 +47,28 @@ export class Replayer implements RecordVisitor {
 
   add(due: number, _buffer: Buffer, start: number, end: number): void {
     const { state } = this
+    state.counters.added++
+    const header = state.readHeaderOf(this.chunk, start, end)
+    if (header.flags & JOB_SEEN) state.seen.insertNew(this.chunk.buffer, header.fingerprintAt)
+    if (due === 0 && this.jobs.isRecent(header.id)) {
+      // Most jobs of a journal are added, wait, and end: none of them becomes an object.
+      const node = state.jobs.add(header.id, 0, start, end)
+      state.jobs.settle(node, this.chunk, 0)
+      this.jobs.setNode(header.id, node, state.laneOf(header, this.chunk.buffer))
+      if (header.addedAt < state.oldestInMemory) state.oldestInMemory = header.addedAt
+      if (header.id >= state.nextId) state.nextId = header.id + 1
+      return
+    }
     const entry = state.entryFrom(this.chunk, start, end)
-    const { flags, fingerprintAt } = state.lastHeader
-    if (flags & JOB_SEEN) state.seen.insertNew(this.chunk.buffer, fingerprintAt)
     entry.due = due
     entry.state = due > 0 ? CARRY_DELAYED : CARRY_READY
     this.put(entry)
-    state.counters.added++
   }
 
   carry(fields: CarryFields, _buffer: Buffer, start: number, end: number): void {
     const { state } = this
     const entry = state.entryFrom(this.chunk, start, end)
-    const before = this.jobs.get(entry.id)
-    if (before !== undefined) this.end(before)
+    if (this.jobs.has(entry.id)) this.end(entry.id)
     else if (fields.segment !== 0) {
       this.note(fields.segment)
       const segment = this.segments.get(fields.segment)
@@ -85,10 +94,24 @@ export class Replayer implements RecordVisitor {
     else this.leased.delete(entry.id)
   }
 
-  private end(entry: JobEntry): void {
-    this.jobs.delete(entry.id)
-    this.leased.delete(entry.id)
-    this.state.drop(entry)
+  private end(id: number): void {
+    const node = this.jobs.nodeOf(id)
+    if (node >= 0) this.state.jobs.remove(node)
+    else this.state.drop(this.jobs.entryOf(id) as JobEntry)
+    this.jobs.delete(id)
+    this.leased.delete(id)
+  }
+
+  /** The job as an object, if the journal brought it. */
+  private known(id: number): JobEntry | undefined {
+    const node = this.jobs.nodeOf(id)
+    if (node < 0) return this.jobs.entryOf(id)
+    const { jobs } = this.state
+    const entry = this.state.entryFrom(jobs.chunk(node), jobs.start(node), jobs.end(node))
+    entry.state = CARRY_READY
+    jobs.remove(node)
+    this.jobs.set(id, entry)
+    return entry
   }
 
   /**
@@ -123,7 +146,7 @@ export class Replayer implements RecordVisitor {
   /** The job a record speaks of: known from the journal, or fetched from its home. */
   private find(id: number, home: Home): JobEntry {
     this.note(home.segment)
-    const known = this.jobs.get(id)
+    const known = this.known(id)
     if (known !== undefined) return known
     const { segment, ordinal } = this.locate(id, home)
     const entry = this.state.load(segment, ordinal)
@@ -137,12 +160,12 @@ export class Replayer implements RecordVisitor {
   take(id: number, home: Home, attempt: number): void {
     const entry = this.find(id, home)
     entry.attempt = attempt
-    this.moveClock(entry)
+    this.moveClock(entry.lane)
     this.setState(entry, CARRY_LEASED)
   }
 
   /** It was handed out no later than its batch was written: the slot's delay counts from there. */
-  private moveClock({ lane }: JobEntry): void {
+  private moveClock(lane: number): void {
     const { slots, lanes } = this.state.ready
     const slot = lanes.slotOf(lane)
     const { delayMs } = slots.limitsOfSlot(slot)
@@ -156,10 +179,9 @@ export class Replayer implements RecordVisitor {
   /** A job that ends needs not be read from its home. */
   private finish(id: number, home: Home): void {
     this.note(home.segment)
-    const known = this.jobs.get(id)
-    if (known !== undefined) {
-      this.moveClock(known)
-      this.end(known)
+    if (this.jobs.has(id)) {
+      this.moveClock(this.jobs.nodeOf(id) >= 0 ? this.jobs.laneOf(id) : (this.jobs.entryOf(id) as JobEntry).lane)
+      this.end(id)
       return
     }
     const { segment, ordinal } = this.locate(id, home)
@@ -236,7 +258,7 @@ export class Replayer implements RecordVisitor {
 
   open(recovered: number): void {
     // What that opening found leased, it gave back.
-    for (const id of this.leased) (this.jobs.get(id) as JobEntry).state = CARRY_READY
+    for (const id of this.leased) (this.jobs.entryOf(id) as JobEntry).state = CARRY_READY
     this.leased.clear()
     this.state.counters.recovered += recovered
   }
@@ -261,7 +283,7 @@ export class Replayer implements RecordVisitor {
     for (const segment of state.dead.store.segments) state.dead.addSegment(segment)
     const recovered: JobEntry[] = []
     const ready: JobEntry[] = []
-    for (const entry of this.jobs.values()) {
+    for (const entry of this.jobs.entries()) {
       if (entry.state === CARRY_LEASED) recovered.push(entry)
       else if (entry.state === CARRY_DELAYED) state.delayed.push(entry)
       else if (entry.state === CARRY_DEAD) state.dead.put(entry)
@@ -270,6 +292,8 @@ export class Replayer implements RecordVisitor {
         ready.push(entry)
       }
     }
+    // By rising id, and above every id that a segment has: as a lane wants its list.
+    this.jobs.forEachNode((node, lane) => state.ready.push(lane, node))
     recovered.sort(byId)
     ready.sort(byId)
     for (const entry of ready) {
@@ -277,46 +301,6 @@ export class Replayer implements RecordVisitor {
       state.ready.giveBack(entry)
     }
     return recovered
-  }
-}
-
-const GAP_MAX = 1_000_000
-
-/** Jobs that the journal added have ids in a row from the first on; those it carried are older and few. */
-class JobsById {
-  private readonly base: number
-  private readonly recent: (JobEntry | undefined)[] = []
-  private readonly older = new Map<number, JobEntry>()
-
-  constructor(base: number) {
-    this.base = base
-  }
-
-  get(id: number): JobEntry | undefined {
-    const at = id - this.base
-    return (at >= 0 && at < this.recent.length ? this.recent[at] : undefined) ?? this.older.get(id)
-  }
-
-  set(id: number, entry: JobEntry): void {
-    const at = id - this.base
-    // Ids that were given and not written leave gaps; a far one would make a sparse array.
-    if (at < 0 || at > this.recent.length + GAP_MAX) {
-      this.older.set(id, entry)
-      return
-    }
-    while (this.recent.length < at) this.recent.push(undefined)
-    this.recent[at] = entry
-  }
-
-  delete(id: number): void {
-    const at = id - this.base
-    if (at >= 0 && at < this.recent.length && this.recent[at] !== undefined) this.recent[at] = undefined
-    else this.older.delete(id)
-  }
-
-  *values(): Generator<JobEntry> {
-    yield* this.older.values()
-    for (const entry of this.recent) if (entry !== undefined) yield entry
   }
 }
 

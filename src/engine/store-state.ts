@@ -82,8 +82,6 @@ export class StoreState implements LaneReader {
   private readonly ahead = new Map<number, RecordSpan>()
   private aheadBytes = 0
   private readonly header = emptyJobHeader()
-  /** The header `entryFrom` read last. */
-  readonly lastHeader = this.header
 
   constructor(options: StateOptions) {
     this.env = options.env
@@ -155,6 +153,11 @@ export class StoreState implements LaneReader {
     const { header } = this
     readJobHeader(chunk.buffer, start, end, header)
     return this.entryOf(chunk, start, end, this.laneOf(header, chunk.buffer))
+  }
+
+  /** The header of the job record in `chunk.buffer[start, end)`. Of use until the next is read. */
+  readHeaderOf(chunk: Chunk, start: number, end: number): JobHeader {
+    return readJobHeader(chunk.buffer, start, end, this.header)
   }
 
   /** Of a header that was read from `buffer`. */
