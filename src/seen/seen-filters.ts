@@ -117,6 +117,11 @@ export class RunFilters {
     while (this.fingerprints.length > count) this.dropLast()
   }
 
+  /** All of them may be in memory. */
+  get mayBeWhole(): boolean {
+    return this.damage === undefined && this.wanted === this.shapes.length
+  }
+
   /** What those that may be in memory take. */
   get bytesWanted(): number {
     let sum = 0

@@ -19,6 +19,9 @@ import type { SeenTasks, TaskCare } from './seen-tasks.js'
 /** Something is wrong that the set can live with, and that someone should know. */
 export type Warn = (code: 'seen-damaged' | 'seen-merge-failed', message: string) => void
 
+/** How much larger the oldest run has to be for the others to stay apart: all keys are rewritten each time it grows by 1/3. */
+const SPARSE_RATIO = 3
+
 export interface FlushContext extends LevelShape {
   readonly env: Env
   readonly directory: string
@@ -72,8 +75,26 @@ export function planBeside(context: FlushContext, runs: readonly SeenRunReader[]
   const must = damagedUpTo(runs)
   const plan = planMerge(entriesOf(newest), older, context, true, Math.max(0, must - 1))
   const merged = plan.merged + 1
+  if (isSparse(runs) && merged < runs.length) return wholeMerge(context, runs)
   if ((merged === 1 && must === 0) || plan.entriesMax <= context.besideKeysMin) return undefined
   return { ...plan, merged }
+}
+
+/**
+ * The filters do not fit, and the oldest run is not much larger than the others together: a page may have to be read for
+ * each run that is left without filters. In one run it would be one page at most.
+ */
+function isSparse(runs: readonly SeenRunReader[]): boolean {
+  const oldest = runs[runs.length - 1]
+  if (oldest.filters.mayBeWhole || oldest.filters.damage !== undefined) return false
+  const newer = runs.slice(0, -1).reduce((sum, run) => sum + entriesOf(run.info), 0)
+  return newer * SPARSE_RATIO >= entriesOf(oldest.info)
+}
+
+function wholeMerge(context: FlushContext, runs: readonly SeenRunReader[]): MergePlan | undefined {
+  const entriesMax = runs.reduce((sum, run) => sum + entriesOf(run.info), 0)
+  if (entriesMax <= context.besideKeysMin) return undefined
+  return { merged: runs.length, level: levelOf(entriesMax, context), entriesMax }
 }
 
 /** Merges the newest runs, as planned, into one that takes their place. */

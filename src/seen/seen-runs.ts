@@ -23,7 +23,8 @@ export interface RunsBudget {
 export class SeenRuns {
   readonly pages: PageCache
   private list: readonly SeenRunReader[] = []
-  private hasTombstones = false
+  /** In which order the runs are asked for a key. */
+  private order: readonly SeenRunReader[] = []
   private readonly budget: RunsBudget
   private readonly hits: HitCache
 
@@ -40,7 +41,7 @@ export class SeenRuns {
 
   set readers(list: readonly SeenRunReader[]) {
     this.list = list
-    this.hasTombstones = list.some((reader) => reader.tombstonePages > 0)
+    this.order = orderOf(list)
   }
 
   get infos(): SeenRunInfo[] {
@@ -64,10 +65,9 @@ export class SeenRuns {
 
   /** Whether the runs call it seen. May read pages. */
   find(probe: Probe): boolean {
-    const { list } = this
-    for (let i = 0; i < list.length; i++) {
-      // Without tombstones the order does not matter, and most known keys are in the oldest, largest run.
-      const state = list[this.hasTombstones ? i : list.length - 1 - i].get(probe)
+    const { order } = this
+    for (let i = 0; i < order.length; i++) {
+      const state = order[i].get(probe)
       if (state === ABSENT) continue
       if (state !== KEY) return false
       this.hits.put(probe)
@@ -100,6 +100,7 @@ export class SeenRuns {
     }
     const more = Math.floor(Math.max(0, left) / CACHED_PAGE_BYTES)
     this.pages.allow(Math.max(pageCacheCount, Math.min(pageCacheCountMax, pageCacheCount + more)))
+    this.order = orderOf(this.list)
   }
 
   /** At open: in large reads, before anyone asks. */
@@ -110,6 +111,17 @@ export class SeenRuns {
   close(): void {
     for (const reader of this.readers) reader.close()
   }
+}
+
+/**
+ * Newest first where there are tombstones, which hide what is older. Else no run can contradict another, and the cheapest are
+ * asked first: those that have all their filters, large ones first as most known keys are there, and only then those where
+ * a key that is not in them may cost a page.
+ */
+function orderOf(list: readonly SeenRunReader[]): readonly SeenRunReader[] {
+  if (list.some((reader) => reader.tombstonePages > 0)) return list
+  const [filtered, bare] = [true, false].map((whole) => list.filter(({ filters }) => filters.mayBeWhole === whole))
+  return [...filtered.reverse(), ...bare]
 }
 
 /** This is on the way of a commit, which cannot fail any more. A disk that does not answer is met by the next look-up. */

@@ -123,6 +123,29 @@ describe('the memory bound', () => {
     expect(readsFor(env.files, committed, 50_000)).toBeGreaterThan(readsFor(env.files, committed, needed))
   }, 60_000)
 
+  test('when filters do not fit, newer runs do not pile up above the oldest', async () => {
+    const runsWith = async (memoryBytes: number): Promise<number> => {
+      const env = world(8)
+      const set = open(env, memoryBytes)
+      for (let n = 0; n < 24_000; n++) {
+        set.add(spreadKey(n), 0)
+        if (n % 800 !== 799) continue
+        await checkpoint(set)
+        await set.settled()
+      }
+      await checkpoint(set)
+      await set.settled()
+      set.check()
+      const [oldest, ...newer] = [...set.runs].reverse().map((run) => run.keys)
+      const sum = newer.reduce((total, keys) => total + keys, 0)
+      set.close()
+      return sum / oldest
+    }
+    expect(await runsWith(50_000)).toBeLessThan(0.5)
+    // With room for all of them it is the levels that decide.
+    expect(await runsWith(SEEN_MEMORY_BYTES_DEFAULT)).toBeGreaterThan(0.5)
+  }, 60_000)
+
   test('more memory than that is of no use to small sets, and none is taken before it is needed', () => {
     const set = open(world(6), SEEN_MEMORY_BYTES_DEFAULT)
     expect(set.memoryBytes).toBe(0)
