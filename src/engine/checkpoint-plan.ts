@@ -262,6 +262,9 @@ export class CheckpointPlan {
       if (paused !== undefined) await paused
     }
     lanes.frozen = undefined
+    for (const { set, segment } of this.segments) {
+      if (set !== state.delayed.store && set !== state.dead.store) segment.dropLanes()
+    }
   }
 
   /** Returns how many there were. */

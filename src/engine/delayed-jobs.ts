@@ -74,7 +74,7 @@ export class DelayedJobs {
 
   /** Jobs of a sealed segment that are not in memory. */
   addSegment(segment: Segment): void {
-    for (const lane of segment.index.lanes) {
+    for (const lane of segment.lanes()) {
       const end = lane.first + lane.count
       let live = 0
       for (let i = lane.first; i < end; i++) if (!segment.consumed.has(i)) live++

@@ -274,9 +274,10 @@ export class Replayer implements RecordVisitor {
     const { state } = this
     for (const bucket of state.buckets.values()) {
       for (const segment of bucket.store?.segments ?? []) {
-        for (const { name, first, count, lowestId, highestId } of segment.index.lanes) {
+        for (const { name, first, count, lowestId, highestId } of segment.lanes()) {
           state.ready.addRun(state.ready.lane(bucket, name), segment, first, first + count, lowestId, highestId)
         }
+        segment.dropLanes()
       }
     }
     for (const segment of state.delayed.store.segments) state.delayed.addSegment(segment)

@@ -61,7 +61,7 @@ export function takeForward(
 ): Promise<void> {
   const jobs: JobEntry[] = []
   let bytes = 0
-  for (const { name, first, count } of segment.index.lanes) {
+  for (const { name, first, count } of segment.lanes()) {
     const lane = findLane(state, segment, name)
     for (let ordinal = first; ordinal < first + count && bytes < MOVE_SLICE_BYTES; ordinal++) {
       if (segment.consumed.has(ordinal)) continue

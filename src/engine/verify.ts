@@ -125,10 +125,11 @@ function checkSegments(state: StoreState, problems: VerifyProblem[]): void {
     for (const segment of set.segments) {
       attempt(problems, () => {
         let live = 0
+        const lanes = segment.lanes()
         segment.checkBlocks((record, ordinal) => {
           live++
           readJobHeader(record.buffer, record.start, record.end, header)
-          const lane = segment.index.lanes.find((one) => ordinal >= one.first && ordinal < one.first + one.count)
+          const lane = lanes.find((one) => ordinal >= one.first && ordinal < one.first + one.count)
           if (lane === undefined || header.id < lane.lowestId || header.id > lane.highestId) {
             throw corrupt(segment.path, `record ${ordinal} is job ${header.id}, outside its lane's range`)
           }

@@ -19,7 +19,7 @@ import {
   unsupportedFormat,
 } from './format.js'
 import { readFrame } from './frame.js'
-import { readSegmentIndex, type SegmentIndex } from './segment-index.js'
+import { readSegmentIndex, type SegmentIndex, type SegmentLane } from './segment-index.js'
 import { SEGMENT_TRAILER_BYTES } from './segment-writer.js'
 
 interface Block {
@@ -76,6 +76,7 @@ export class Segment {
   footerCrc = 0
   /** Undefined while a checkpoint still writes it. */
   private sealedIndex: SegmentIndex | undefined
+  private lanesDropped = false
   readonly consumed: ConsumedSet
   /** The checkpoint that was to make it real failed: a home in it counts for nothing. */
   abandoned = false
@@ -118,6 +119,23 @@ export class Segment {
     this.bytes = sealed.bytes
     this.footerCrc = sealed.footerCrc
     this.sealedIndex = sealed.index
+  }
+
+  /** The lanes as the footer lists them; read again when they are not in memory. */
+  lanes(): readonly SegmentLane[] {
+    if (!this.lanesDropped) return this.index.lanes
+    const { blockOffsets } = this.index
+    const footerOffset = blockOffsets[blockOffsets.length - 1]
+    const footer = readAt(this.handles, this.path, footerOffset, this.bytes - footerOffset - SEGMENT_TRAILER_BYTES)
+    const frame = readFrame(footer, 0, this.salt)
+    if (frame.kind !== 'frame') throw corrupt(this.path, 'no footer here', footerOffset)
+    return readSegmentIndex(footer, frame.start, frame.end, footerOffset).lanes
+  }
+
+  /** Its runs are known to the lanes of the queue: with a host for every few jobs this list is larger than all else. */
+  dropLanes(): void {
+    this.sealedIndex = { ...this.index, lanes: [] }
+    this.lanesDropped = true
   }
 
   consume(ordinal: number): void {
