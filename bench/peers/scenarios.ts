@@ -168,6 +168,18 @@ async function pop({ peer, workload, size, open }: Context): Promise<Outcome> {
   return { operations: popped.length, metrics: { rate: perSecond(popped.length, ms) } }
 }
 
+function bothWays(pushed: number, pushMs: number, popped: number, popMs: number): Outcome {
+  const operations = pushed + popped
+  return {
+    operations,
+    metrics: {
+      rate: perSecond(operations, pushMs + popMs),
+      pushRate: perSecond(pushed, pushMs),
+      popRate: perSecond(popped, popMs),
+    },
+  }
+}
+
 async function pushAndPopSynced({ peer, workload, size, open }: Context): Promise<Outcome> {
   const requests = workload.requests(0, size)
   const driver = await open('queue')
@@ -176,15 +188,7 @@ async function pushAndPopSynced({ peer, workload, size, open }: Context): Promis
   const removed = await timed(() => popAll(driver, popped, SYNC_BUDGET_MS))
   checkOrder(requests.slice(0, pushed.result), popped, peer.order, removed.result)
   await driver.close()
-  const operations = pushed.result + popped.length
-  return {
-    operations,
-    metrics: {
-      rate: perSecond(operations, pushed.ms + removed.ms),
-      pushRate: perSecond(pushed.result, pushed.ms),
-      popRate: perSecond(popped.length, removed.ms),
-    },
-  }
+  return bothWays(pushed.result, pushed.ms, popped.length, removed.ms)
 }
 
 async function producers({ workload, size, open }: Context): Promise<Outcome> {
@@ -259,15 +263,7 @@ async function hosts({ workload, size, open }: Context): Promise<Outcome> {
   const removed = await timed(() => popAll(driver, popped, BUDGET_MS))
   checkRotation(requests.slice(0, pushed.result), popped, removed.result)
   await driver.close()
-  const operations = pushed.result + popped.length
-  return {
-    operations,
-    metrics: {
-      rate: perSecond(operations, pushed.ms + removed.ms),
-      pushRate: perSecond(pushed.result, pushed.ms),
-      popRate: perSecond(popped.length, removed.ms),
-    },
-  }
+  return bothWays(pushed.result, pushed.ms, popped.length, removed.ms)
 }
 
 /** What is warmed up for which scenario. The synced ones wait for the disk, whatever the code. */

@@ -7,7 +7,6 @@ import type { ByteWriter } from '../bytes/byte-writer.js'
 import { FrozenLanes } from '../queue/frozen-lanes.js'
 import { type Chunk, type JobEntry, newChunk } from '../queue/job-entry.js'
 import { NO_JOB } from '../queue/job-table.js'
-import { LISTED } from '../queue/lane-table.js'
 import { ConsumedSet } from '../store/bucket-info.js'
 import { join } from '../store/file-names.js'
 import { CARRY_DEAD, CARRY_DELAYED, CARRY_LEASED, CARRY_READY } from '../store/format.js'
@@ -110,7 +109,7 @@ export class CheckpointPlan {
   private carryLane(lane: number): void {
     const { jobs, ready } = this.state
     this.carriedReady = true
-    this.carriedBytes += ready.lanes.get(lane, LISTED) === 0 ? 0 : ready.lanes.bytes(lane)
+    this.carriedBytes += ready.lanes.bytes(lane)
     for (let node = ready.lanes.head(lane); node !== NO_JOB; node = jobs.next(node)) this.carriedNodes.push(node)
     for (const job of ready.lanes.returnedJobs(lane)) this.carried.push({ job, state: CARRY_READY })
   }

@@ -110,9 +110,10 @@ export class CheckpointRunner {
       context.checkpointGuard()
       const segment = nextThinSegment(context.state, context.options)
       if (segment === undefined) break
+      const lanes = segment.lanes()
       while (segment.live > 0) {
         context.checkpointGuard()
-        const moved = takeForward(context.state, segment, (operation, encode) =>
+        const moved = takeForward(context.state, segment, lanes, (operation, encode) =>
           context.committer.commit(operation, encode),
         )
         // In this very turn: jobs on their way are in no queue, and whoever looked meanwhile would miss them.

@@ -150,9 +150,7 @@ export class StoreState implements LaneReader {
 
   /** An entry for the job record in `chunk.buffer[start, end)`, held; its lane follows from the record. */
   entryFrom(chunk: Chunk, start: number, end: number): JobEntry {
-    const { header } = this
-    readJobHeader(chunk.buffer, start, end, header)
-    return this.entryOf(chunk, start, end, this.laneOf(header, chunk.buffer))
+    return this.entryOf(chunk, start, end, this.laneOf(this.readHeaderOf(chunk, start, end), chunk.buffer))
   }
 
   /** The header of the job record in `chunk.buffer[start, end)`. Of use until the next is read. */
@@ -177,12 +175,8 @@ export class StoreState implements LaneReader {
   /** Brings a job of a segment into memory. Marks nothing: the caller does. */
   load(segment: Segment, ordinal: number): JobEntry {
     const record = segment.read(ordinal)
-    try {
-      readJobHeader(record.buffer, record.start, record.end, this.header)
-    } catch (error) {
-      throw corrupt(segment.path, `record ${ordinal}: ${(error as Error).message}`, undefined, error)
-    }
-    return this.entryOfRecord(segment, ordinal, record, this.laneOf(this.header, record.buffer))
+    const header = this.readHeader(segment, ordinal, record)
+    return this.entryOfRecord(segment, ordinal, record, this.laneOf(header, record.buffer))
   }
 
   /** `header` is that of the record. */

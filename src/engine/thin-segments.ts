@@ -10,6 +10,7 @@ import type { JobEntry } from '../queue/job-entry.js'
 import { CARRY_READY } from '../store/format.js'
 import { writeCarry } from '../store/records.js'
 import type { Segment } from '../store/segment.js'
+import type { SegmentLane } from '../store/segment-index.js'
 import type { Operation } from './committer.js'
 import type { EngineOptions } from './engine-options.js'
 import type { StoreState } from './store-state.js'
@@ -57,11 +58,13 @@ function thinnest(segments: readonly Segment[], options: EngineOptions): Segment
 export function takeForward(
   state: StoreState,
   segment: Segment,
+  segmentLanes: readonly SegmentLane[],
   commit: (operation: Operation, encode: (writer: ByteWriter) => number) => Promise<void>,
 ): Promise<void> {
   const jobs: JobEntry[] = []
   let bytes = 0
-  for (const { name, first, count } of segment.lanes()) {
+  for (const { name, first, count } of segmentLanes) {
+    if (bytes >= MOVE_SLICE_BYTES) break
     const lane = findLane(state, segment, name)
     for (let ordinal = first; ordinal < first + count && bytes < MOVE_SLICE_BYTES; ordinal++) {
       if (segment.consumed.has(ordinal)) continue

@@ -126,10 +126,13 @@ function checkSegments(state: StoreState, problems: VerifyProblem[]): void {
       attempt(problems, () => {
         let live = 0
         const lanes = segment.lanes()
+        let at = 0
         segment.checkBlocks((record, ordinal) => {
           live++
           readJobHeader(record.buffer, record.start, record.end, header)
-          const lane = lanes.find((one) => ordinal >= one.first && ordinal < one.first + one.count)
+          // Records come in the order of their ordinals, and lanes are ranges of them.
+          while (at < lanes.length && ordinal >= lanes[at].first + lanes[at].count) at++
+          const lane = lanes[at]
           if (lane === undefined || header.id < lane.lowestId || header.id > lane.highestId) {
             throw corrupt(segment.path, `record ${ordinal} is job ${header.id}, outside its lane's range`)
           }

@@ -51,19 +51,14 @@ export class HitCache {
   has(probe: Probe): boolean {
     const shard = this.shards[shardOf(probe)]
     if (shard === undefined) return false
-    const { words, used } = shard
-    const set = hashLow(probe) & (used.length - 1)
-    const base = set * WAYS * KEY_WORDS
-    const end = base + used[set] * KEY_WORDS
-    for (let at = base; at < end; at += KEY_WORDS) {
-      if (!sameKey(words, at, probe, 0)) continue
-      if (at > base) {
-        copyKey(words, at, words, at - KEY_WORDS)
-        copyKey(words, at - KEY_WORDS, probe, 0)
-      }
-      return true
+    const at = placeOf(shard, probe)
+    if (at < 0) return false
+    if (at % (WAYS * KEY_WORDS) > 0) {
+      const { words } = shard
+      copyKey(words, at, words, at - KEY_WORDS)
+      copyKey(words, at - KEY_WORDS, probe, 0)
     }
-    return false
+    return true
   }
 
   /** For a key that is not in it. */
@@ -81,16 +76,11 @@ export class HitCache {
   drop(probe: Probe): void {
     const shard = this.shards[shardOf(probe)]
     if (shard === undefined) return
-    const { words, used } = shard
-    const set = hashLow(probe) & (used.length - 1)
-    const base = set * WAYS * KEY_WORDS
-    const end = base + used[set] * KEY_WORDS
-    for (let at = base; at < end; at += KEY_WORDS) {
-      if (!sameKey(words, at, probe, 0)) continue
-      words.copyWithin(at, at + KEY_WORDS, end)
-      used[set]--
-      return
-    }
+    const at = placeOf(shard, probe)
+    if (at < 0) return
+    const set = hashLow(probe) & (shard.used.length - 1)
+    shard.words.copyWithin(at, at + KEY_WORDS, (set * WAYS + shard.used[set]) * KEY_WORDS)
+    shard.used[set]--
   }
 
   private newShard(index: number): HitShard {
@@ -117,6 +107,15 @@ export class HitCache {
 }
 
 const shardOf = (probe: Probe): number => hashHigh(probe) >>> (32 - HIT_SHARD_BITS)
+
+/** Where the key stands in the words, or -1. */
+function placeOf({ words, used }: HitShard, probe: Probe): number {
+  const set = hashLow(probe) & (used.length - 1)
+  const base = set * WAYS * KEY_WORDS
+  const end = base + used[set] * KEY_WORDS
+  for (let at = base; at < end; at += KEY_WORDS) if (sameKey(words, at, probe, 0)) return at
+  return -1
+}
 
 function emptyShard(sets: number): HitShard {
   return { words: new Uint32Array(sets * WAYS * KEY_WORDS), used: new Uint8Array(sets), evicted: 0 }
