@@ -20,6 +20,15 @@ export const NODE_OVERHEAD_BYTES = 24
 export const ENTRY_OVERHEAD_BYTES = 160
 /** A journal is rotated, and a checkpoint begun, above this: bounds replay to under a second. */
 export const JOURNAL_BYTES_MAX = 32 * MiB
+/**
+ * What is zeroed ahead of the frames in durability `power`: a sync of space the file has already costs the device half of
+ * one that must also record a new length. More would make the one write in a few thousand that zeroes a longer pause.
+ */
+export const JOURNAL_AHEAD_BYTES = 1 * MiB
+/** A frame longer than this share of what is zeroed ahead is not worth writing twice. */
+export const JOURNAL_AHEAD_FRAME_SHARE = 1 / 8
+/** While syncs take less than this they are made on the calling thread: a trip through the thread pool costs as much. */
+export const SYNC_ON_THREAD_MS = 0.5
 /** Default bound of live jobs held in memory. */
 export const MEMORY_BYTES_DEFAULT = 64 * MiB
 /** A bucket with fewer bytes than this in memory is carried into the new journal, not made into a tiny segment. */

@@ -10,6 +10,7 @@ import { BATCH_FLUSH_BYTES, CHUNK_BYTES, FRAME_PAYLOAD_BYTES_MAX, TURN_MS_MAX } 
 import type { Chunk } from '../queue/job-entry.js'
 import type { JournalWriter } from '../store/journal-writer.js'
 import { beginBatch } from '../store/records.js'
+import type { EngineOptions } from './engine-options.js'
 import type { Reserve } from './reserve.js'
 
 /** One call's part of a batch. */
@@ -52,6 +53,7 @@ export class Committer {
   private readonly journal: JournalWriter
   private readonly power: boolean
   private readonly clock: Clock
+  private readonly syncOnThreadMs: number
   private readonly reserve: Reserve
   private readonly epoch: number
   private readonly hooks: CommitterHooks
@@ -62,21 +64,24 @@ export class Committer {
   /** Written, waiting for a sync that begins after the write. */
   private unsynced: Pending[] = []
   private syncing = false
+  /** How long the last sync took. */
+  private syncMs = Infinity
   private applying = false
   /** When this turn of the event loop began, and what ends it; undefined: nothing was committed in it yet. */
   private turn: { readonly began: number; readonly end: Promise<void> } | undefined
 
   constructor(fields: {
     journal: JournalWriter
-    power: boolean
-    clock: Clock
+    options: EngineOptions
     reserve: Reserve
     epoch: number
     hooks: CommitterHooks
   }) {
     this.journal = fields.journal
-    this.power = fields.power
-    this.clock = fields.clock
+    const { power, env, tuning } = fields.options
+    this.power = power
+    this.clock = env.clock
+    this.syncOnThreadMs = power ? tuning.syncOnThreadMs : 0
     this.reserve = fields.reserve
     this.epoch = fields.epoch
     this.hooks = fields.hooks
@@ -270,9 +275,13 @@ export class Committer {
     this.syncing = true
     const waiting = this.unsynced
     this.unsynced = []
-    this.journal.sync().then(
+    // A quick device answers before the thread pool would have begun; a slow one must not hold up the event loop.
+    const onThread = this.syncMs < this.syncOnThreadMs
+    const begun = this.clock.monotonic()
+    this.journal.sync(onThread).then(
       () => {
         this.syncing = false
+        this.syncMs = this.clock.monotonic() - begun
         for (const one of waiting) one.resolve()
         if (this.unsynced.length > 0) this.startSync()
         if (this.pending.length > 0) this.schedule()

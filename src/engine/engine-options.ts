@@ -4,6 +4,7 @@ import { nodeEnv } from '../env/node-env.js'
 import {
   CARRY_BUCKET_BYTES,
   CARRY_TOTAL_BYTES,
+  JOURNAL_AHEAD_BYTES,
   JOURNAL_BYTES_MAX,
   LEASE_MS_DEFAULT,
   MAX_ATTEMPTS_DEFAULT,
@@ -13,6 +14,7 @@ import {
   SEEN_MEMORY_BYTES_MIN,
   SEGMENT_BYTES,
   SYNC_EVERY_MS_DEFAULT,
+  SYNC_ON_THREAD_MS,
 } from '../limits.js'
 import type { SlotLimits } from '../queue/slot-table.js'
 import { budgetOf } from '../seen/seen-budget.js'
@@ -21,6 +23,10 @@ import type { StoreKind } from '../store/manifest.js'
 /** Bounds that tests and simulations make small. */
 export interface Tuning {
   readonly journalBytes: number
+  /** Zeroed ahead of the journal's frames in `power`; 0: nothing. */
+  readonly journalAheadBytes: number
+  /** In `power`, a sync is made on the calling thread when the last one took less; 0: never. */
+  readonly syncOnThreadMs: number
   readonly carryBucketBytes: number
   readonly carryTotalBytes: number
   readonly segmentBytes: number
@@ -88,6 +94,8 @@ export function resolveOptions(
     limitsOf,
     tuning: {
       journalBytes: JOURNAL_BYTES_MAX,
+      journalAheadBytes: JOURNAL_AHEAD_BYTES,
+      syncOnThreadMs: SYNC_ON_THREAD_MS,
       carryBucketBytes: CARRY_BUCKET_BYTES,
       carryTotalBytes: CARRY_TOTAL_BYTES,
       segmentBytes: SEGMENT_BYTES,

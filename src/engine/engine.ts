@@ -99,7 +99,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     this.lock = lock
     this.journal = from.journal
     this.manifest = from.manifest
-    this.journal.olderBytes = from.scan.bytes - from.scan.position
+    this.journal.aheadBytes = options.power ? options.tuning.journalAheadBytes : 0
     this.wallOffset = options.env.clock.now() - options.env.clock.monotonic()
     state.epoch++
     this.tokenPrefix = String(state.epoch)
@@ -109,8 +109,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
     this.checkpoints = new CheckpointRunner(this, this.reserve)
     this.committer = new Committer({
       journal: this.journal,
-      power: options.power,
-      clock: options.env.clock,
+      options,
       reserve: this.reserve,
       epoch: state.epoch,
       hooks: {
@@ -415,6 +414,7 @@ export class Engine extends EventEmitter<StoreEvents> implements RunnerContext {
         writer.u8(F.RECORD_CLOSE)
         return clocks + 1
       })
+      this.journal.trim()
       await this.journal.sync()
       await this.noteClose()
     } finally {

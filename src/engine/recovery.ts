@@ -217,7 +217,9 @@ export function repairTail(state: StoreState, loaded: Loaded): JournalWriter {
   }
   removeUnnamed(state, manifest)
   const current: JournalFile = { number: scan.number, handle, salt: scan.salt, position: scan.position }
-  return new JournalWriter(env.files, paths.journal, state.jobId, current, scan.sequence, scan.synced)
+  const writer = new JournalWriter(env.files, paths.journal, state.jobId, current, scan.sequence, scan.synced)
+  writer.olderBytes = scan.bytes - scan.position
+  return writer
 }
 
 function openToAppend(files: FileSystem, path: string) {

@@ -5,6 +5,7 @@
 import { assert } from '../assert.js'
 import type { FileHandle, FileSystem } from '../env/file-system.js'
 import { HoldfastError, ioError } from '../errors.js'
+import { JOURNAL_AHEAD_FRAME_SHARE } from '../limits.js'
 import { join, journalName } from './file-names.js'
 import { encodeFileHeader, FILE_HEADER_BYTES, FRAME_BATCH, FRAME_HEADER_BYTES, JOURNAL_MAGIC } from './format.js'
 import { sealFrame } from './frame.js'
@@ -15,6 +16,8 @@ export interface JournalFile {
   readonly handle: FileHandle
   readonly salt: number
   position: number
+  /** The file is zeros from `position` to here, where it ends; at most `position`: nothing was zeroed ahead. */
+  zeroedTo?: number
 }
 
 export class JournalWriter {
@@ -58,6 +61,9 @@ export class JournalWriter {
   /** Of journals that were rotated away and are still needed for replay. */
   olderBytes = 0
 
+  /** What is zeroed ahead of the frames; 0: nothing, and each frame makes the file longer. */
+  aheadBytes = 0
+
   get dirty(): boolean {
     return this.syncedSequence < this.sequence
   }
@@ -86,11 +92,37 @@ export class JournalWriter {
     }
     this.current.position = position + (end - start)
     this.sequence = sequence
+    if (this.current.position > (this.current.zeroedTo ?? 0)) this.zeroAhead(end - start)
+  }
+
+  /** J2a: the syncs to come find the file's length as it is. Only a help: without room for it there is none. */
+  private zeroAhead(frameBytes: number): void {
+    if (frameBytes > this.aheadBytes * JOURNAL_AHEAD_FRAME_SHARE) return
+    const { current } = this
+    try {
+      writeFully(current.handle, Buffer.alloc(this.aheadBytes), current.position)
+      current.zeroedTo = current.position + this.aheadBytes
+    } catch {
+      this.aheadBytes = 0
+      this.cutBack()
+    }
+  }
+
+  /** The file ends where its frames end. Zeros that stay behind are cut by the next open. */
+  trim(): void {
+    const { current } = this
+    if (this.broken !== undefined || (current.zeroedTo ?? 0) <= current.position) return
+    try {
+      current.handle.truncate(current.position)
+    } catch {}
+    // Frames to come zero ahead again, or make the file longer.
+    current.zeroedTo = current.position
   }
 
   /** Part of a frame may be in the file: it must be gone before the next frame, or that one could not be found. */
   private cutBack(): void {
     const { handle, position } = this.current
+    this.current.zeroedTo = position
     try {
       if (handle.size() > position) handle.truncate(position)
     } catch (error) {
@@ -145,32 +177,36 @@ export class JournalWriter {
     this.olderBytes += before.position
   }
 
-  /** Everything appended before the call is on the device when the promise resolves. A failure is final. */
-  sync(): Promise<void> {
-    const run = this.syncQueue.then(() => this.syncOnce())
+  /**
+   * Everything appended before the call is on the device when the promise resolves. A failure is final. `onThread`: the
+   * calling thread waits for the device.
+   */
+  sync(onThread = false): Promise<void> {
+    const run = this.syncQueue.then(() => this.syncOnce(onThread))
     this.syncQueue = run.catch(() => {})
     return run
   }
 
-  private async syncOnce(): Promise<void> {
+  private async syncOnce(onThread: boolean): Promise<void> {
     if (this.broken) throw this.broken
     const upTo = this.sequence
     if (this.syncedSequence >= upTo) return
     const { current } = this
     const older = this.older.slice()
     for (const file of older) {
-      await this.syncFile(file)
+      await this.syncFile(file, false)
       this.older.splice(this.older.indexOf(file), 1)
       closeQuietly(file.handle)
     }
-    await this.syncFile(current)
+    await this.syncFile(current, onThread)
     assert(upTo >= this.syncedSequence, 'synced position only rises')
     this.syncedSequence = upTo
   }
 
-  private async syncFile(file: JournalFile): Promise<void> {
+  private async syncFile(file: JournalFile, onThread: boolean): Promise<void> {
     try {
-      await file.handle.sync()
+      if (onThread) file.handle.syncNow()
+      else await file.handle.sync()
     } catch (error) {
       // The kernel has marked the pages clean: asking again would succeed and mean nothing.
       this.broken = new HoldfastError(

@@ -83,7 +83,93 @@ describe('appending', () => {
   })
 })
 
+describe('zeroing ahead', () => {
+  const size = (): number => files.contents(pathOf(1)).length
+
+  beforeEach(() => {
+    writer.aheadBytes = 4000
+  })
+
+  test('frames fill the zeros, and the file keeps its length until they are used up', async () => {
+    append(writer, record(1))
+    const length = size()
+    expect(length).toBe(writer.bytes + 4000)
+    const records = [record(1)]
+    while (size() === length) {
+      append(writer, record(2))
+      records.push(record(2))
+    }
+    expect(writer.bytes).toBeGreaterThan(length)
+    expect(size()).toBe(writer.bytes + 4000)
+    await writer.sync()
+    expect(replay(afterPowerLoss())).toMatchObject({ records, tornBytes: 0, position: writer.bytes })
+  })
+
+  test('a frame too long for it makes the file longer by itself alone', () => {
+    append(writer, ...Array.from({ length: 30 }, (_, n) => record(n)))
+    expect(size()).toBe(writer.bytes)
+  })
+
+  test('a frame torn by power loss leaves the ones before it', () => {
+    append(writer, record(1))
+    const whole = writer.bytes
+    append(writer, record(2))
+    const bytes = files.contents(pathOf(1))
+    for (let cut = whole; cut < writer.bytes; cut++) {
+      // The sectors before the cut came to the device, those behind it are the zeros of before.
+      const torn = Buffer.concat([bytes.subarray(0, cut), Buffer.alloc(bytes.length - cut)])
+      const handle = files.open(pathOf(1), 'create')
+      handle.write(torn, 0)
+      handle.close()
+      expect(replay(files)).toMatchObject({ records: [record(1)], position: whole })
+    }
+  })
+
+  test('a failed write is cut back, zeros and all; the next one zeroes ahead again', () => {
+    append(writer, record(1))
+    files.failAt(0, { kind: 'short', seed: 5 })
+    expect(refusal(() => append(writer, record(20))).code).toBe('HOLDFAST_DISK_FULL')
+    expect(size()).toBe(writer.bytes)
+    append(writer, record(2))
+    expect(size()).toBe(writer.bytes + 4000)
+    expect(replay(files)).toMatchObject({ records: [record(1), record(2)], tornBytes: 0 })
+  })
+
+  test.each(['short', 'ENOSPC', 'EIO'] as const)('no room for zeros (%s): the frame stands without them', (kind) => {
+    files.failAt(1, { kind, seed: 5 })
+    append(writer, record(1))
+    expect(size()).toBe(writer.bytes)
+    append(writer, record(2))
+    expect(size()).toBe(writer.bytes)
+    expect(writer.failed).toBeUndefined()
+    expect(replay(files)).toMatchObject({ records: [record(1), record(2)], tornBytes: 0 })
+  })
+
+  test('trimming cuts the zeros off; frames may follow all the same', () => {
+    append(writer, record(1))
+    writer.trim()
+    expect(size()).toBe(writer.bytes)
+    append(writer, record(2))
+    expect(size()).toBe(writer.bytes + 4000)
+    expect(replay(files)).toMatchObject({ records: [record(1), record(2)], tornBytes: 0 })
+  })
+
+  test('each journal has its own', async () => {
+    append(writer, record(1))
+    await rotate(writer, 77, record(2))
+    expect(files.contents(pathOf(2)).length).toBe(writer.bytes + 4000)
+    expect(replay(files)).toMatchObject({ records: [record(1), record(2)], tornBytes: 0, number: 2 })
+  })
+})
+
 describe('syncing', () => {
+  test.each([false, true])('on the calling thread %s', async (onThread) => {
+    append(writer, record(1))
+    await writer.sync(onThread)
+    expect(writer).toMatchObject({ syncedSequence: 1, dirty: false })
+    expect(replay(afterPowerLoss()).records).toEqual([record(1)])
+  })
+
   test('covers what had been appended when it was asked for, and no more', async () => {
     append(writer, record(1))
     const first = writer.sync()

@@ -18,6 +18,8 @@ export const TINY = {
   carryTotalBytes: 2000,
   segmentBytes: 600,
   journalBytes: 4000,
+  journalAheadBytes: 2000,
+  syncOnThreadMs: 0,
   reserveBytes: 512,
   seenTableKeys: 30,
 } as const
