@@ -47,7 +47,7 @@ async function main(): Promise<void> {
     const warm = `${directory}-warm`
     mkdirSync(warm)
     const openWarm = (of: Layout) => opener({ directory: warm, durability, layout: of })
-    await warmUp({ peer, workload: new Workload(seed + 1), size, open: openWarm }, layout)
+    await warmUp({ peer, workload: new Workload(seed + 1), size, open: openWarm }, layout, scenario === '4')
     rmSync(warm, { recursive: true, force: true })
   }
   const outcome = scenario === 'probe' ? await probe(open) : await run({ peer, workload, size, open })

@@ -40,8 +40,8 @@ const fact = (
 export const SCENARIOS: Record<string, ScenarioFacts> = {
   1: fact('push, batches of 100', ['process'], 200_000),
   2: fact('pop, batches of 100, by priority', ['process'], 200_000),
-  3: fact('push and pop, one fsync per batch of 100', ['power'], 20_000),
-  4: fact('64 producers, single pushes, each acknowledged after an fsync', ['power'], 20_000),
+  3: fact('push and pop, one fsync per batch of 100', ['power'], 100_000),
+  4: fact('64 producers, single pushes, each acknowledged after an fsync', ['power'], 50_000),
   5: fact('crawl step: take 1, offer 50 links (85 % known), remove it', ['process', 'power'], 100_000),
   6: fact('restart after SIGKILL: opening to first request', ['process'], 500_000, 'ms', 'firstMs'),
   7: fact('memory with 5 M seen and 2 M pending', ['process'], 2_000_000, 'MB', 'endMb'),
@@ -88,7 +88,7 @@ async function pushAll(
 }
 
 /** Before the clock starts: code that is compiled by then is what a crawl of hours runs on, whoever the peer is. */
-export async function warmUp({ workload, size, open }: Context, layout: Layout): Promise<void> {
+export async function warmUp({ workload, size, open }: Context, layout: Layout, singles: boolean): Promise<void> {
   const warmCount = Math.min(WARM_COUNT, size)
   const requests = workload.requests(0, warmCount)
   const driver = await open(layout)
@@ -103,7 +103,8 @@ export async function warmUp({ workload, size, open }: Context, layout: Layout):
       await turn()
     }
   } else {
-    await pushAll(driver, requests, WARM_MS)
+    if (singles) await produceAll(driver, requests, WARM_MS)
+    else await pushAll(driver, requests, WARM_MS)
     await popAll(driver, [], WARM_MS)
   }
   await driver.settle()
@@ -191,31 +192,36 @@ async function pushAndPopSynced({ peer, workload, size, open }: Context): Promis
   return bothWays(pushed.result, pushed.ms, popped.length, removed.ms)
 }
 
+/** The milliseconds each push took: as many as were pushed. */
+async function produceAll(driver: Driver, requests: readonly BenchRequest[], budgetMs: number): Promise<number[]> {
+  let next = 0
+  const latencies: number[] = []
+  const end = performance.now() + budgetMs
+  const produce = async (): Promise<void> => {
+    while (next < requests.length && performance.now() < end) {
+      const begun = performance.now()
+      await driver.pushOne(requests[next++])
+      latencies.push(performance.now() - begun)
+      // Peers that answer at once still let the others come to their turn.
+      if (next % PRODUCERS === 0) await sharedTurn()
+    }
+  }
+  await Promise.all(Array.from({ length: PRODUCERS }, produce))
+  return latencies
+}
+
 async function producers({ workload, size, open }: Context): Promise<Outcome> {
   const requests = workload.requests(0, size)
   const driver = await open('queue')
-  let next = 0
-  const latencies: number[] = []
-  const { ms } = await timed(async () => {
-    const end = performance.now() + 2 * SYNC_BUDGET_MS
-    const produce = async (): Promise<void> => {
-      while (next < requests.length && performance.now() < end) {
-        const begun = performance.now()
-        await driver.pushOne(requests[next++])
-        latencies.push(performance.now() - begun)
-        // Peers that answer at once still let the others come to their turn.
-        if (next % PRODUCERS === 0) await sharedTurn()
-      }
-    }
-    await Promise.all(Array.from({ length: PRODUCERS }, produce))
-  })
+  const { result: latencies, ms } = await timed(() => produceAll(driver, requests, 2 * SYNC_BUDGET_MS))
+  const operations = latencies.length
   const popped: BenchRequest[] = []
   await popAll(driver, popped)
-  checkSet(requests.slice(0, next), popped)
+  checkSet(requests.slice(0, operations), popped)
   await driver.close()
   latencies.sort((a, b) => a - b)
-  const p99Ms = latencies[Math.floor(latencies.length * 0.99)]
-  return { operations: next, metrics: { rate: perSecond(next, ms), p99Ms } }
+  const p99Ms = latencies[Math.floor(operations * 0.99)]
+  return { operations, metrics: { rate: perSecond(operations, ms), p99Ms } }
 }
 
 async function crawl({ peer, workload, size, open }: Context): Promise<Outcome> {
@@ -267,7 +273,14 @@ async function hosts({ workload, size, open }: Context): Promise<Outcome> {
 }
 
 /** What is warmed up for which scenario. The synced ones wait for the disk, whatever the code. */
-export const WARM_LAYOUTS: Record<string, Layout> = { 1: 'queue', 2: 'queue', 5: 'crawl', 8: 'hosts' }
+export const WARM_LAYOUTS: Record<string, Layout> = {
+  1: 'queue',
+  2: 'queue',
+  3: 'queue',
+  4: 'queue',
+  5: 'crawl',
+  8: 'hosts',
+}
 
 /** Scenarios that need one process only; 6 and 7 are in restart.ts and memory.ts.  */
 export const RUNS: Record<string, (context: Context) => Promise<Outcome>> = {
