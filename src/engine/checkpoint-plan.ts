@@ -5,6 +5,7 @@
  */
 import type { ByteWriter } from '../bytes/byte-writer.js'
 import { FrozenLanes } from '../queue/frozen-lanes.js'
+import { IntColumn } from '../queue/int-column.js'
 import { type Chunk, type JobEntry, newChunk } from '../queue/job-entry.js'
 import { NO_JOB } from '../queue/job-table.js'
 import { ConsumedSet } from '../store/bucket-info.js'
@@ -18,34 +19,49 @@ import type { EngineOptions } from './engine-options.js'
 import { newSalt } from './recovery.js'
 import type { StoreState } from './store-state.js'
 
-/** A lane of ready jobs, or jobs by rising id under a name of their own (a slice of time). */
-type Source = { readonly lane: number } | { readonly name: string; readonly jobs: readonly JobEntry[] }
+/** Jobs by rising id that are in no lane: a slice of time, or the dead letters. */
+export interface Slice {
+  readonly name: string
+  readonly jobs: readonly JobEntry[]
+}
 
-/** The jobs [from, to) of a source by rising id, which get the ordinals from `base` on. */
-export interface Piece {
-  readonly source: Source
-  readonly from: number
-  readonly to: number
-  readonly base: number
+/**
+ * The jobs [from, to) of a source by rising id, which get the ordinals from `base` on: piece by piece, in columns. A source
+ * is a lane, or ~i for the slice number i.
+ */
+class Pieces {
+  readonly sources = new IntColumn()
+  readonly froms = new IntColumn()
+  readonly tos = new IntColumn()
+  readonly bases = new IntColumn()
+
+  get count(): number {
+    return this.sources.length
+  }
+
+  push(source: number, from: number, to: number, base: number): void {
+    this.sources.push(source)
+    this.froms.push(from)
+    this.tos.push(to)
+    this.bases.push(base)
+  }
 }
 
 export interface PlannedSegment {
   readonly set: SegmentSet
   readonly segment: Segment
   readonly salt: number
-  readonly pieces: readonly Piece[]
-}
-
-interface SizedSource {
-  readonly source: Source
-  readonly count: number
-  readonly bytes: number
+  /** Its pieces, by number. */
+  readonly firstPiece: number
+  readonly endPiece: number
 }
 
 const FRESH = { segment: 0, ordinal: 0, attempt: 0, failures: 0, due: 0, reason: '' }
 
 export class CheckpointPlan {
   readonly segments: PlannedSegment[] = []
+  readonly pieces = new Pieces()
+  readonly slices: Slice[] = []
   readonly frozen = new FrozenLanes()
   private readonly carried: { readonly job: JobEntry; readonly state: number }[] = []
   private readonly carriedNodes: number[] = []
@@ -81,13 +97,13 @@ export class CheckpointPlan {
 
   private planReady(): void {
     const { lanes } = this.state.ready
-    const byBucket = new Map<number, { lanes: number[]; bytes: number }>()
+    const byBucket = new Map<number, { lanes: IntColumn; bytes: number }>()
     for (let lane = 0; lane < lanes.end; lane++) {
       if (!lanes.has(lane) || lanes.inMemory(lane) === 0) continue
       const bucket = lanes.bucketOf(lane)
       let group = byBucket.get(bucket)
       if (group === undefined) {
-        group = { lanes: [], bytes: 0 }
+        group = { lanes: new IntColumn(), bytes: 0 }
         byBucket.set(bucket, group)
       }
       group.lanes.push(lane)
@@ -96,13 +112,14 @@ export class CheckpointPlan {
     for (const [bucket, group] of byBucket) {
       const { store } = lanes.buckets[bucket] as NonNullable<(typeof lanes.buckets)[number]>
       if (store === undefined) continue
-      if (this.isSmall(group.bytes)) for (const lane of group.lanes) this.carryLane(lane)
-      else {
-        this.planSegments(
-          store,
-          group.lanes.map((lane) => ({ source: { lane }, count: lanes.inMemory(lane), bytes: lanes.bytes(lane) })),
-        )
+      const isSmall = this.isSmall(group.bytes)
+      const cutter = new SegmentCutter(this, store)
+      for (let i = 0; i < group.lanes.length; i++) {
+        const lane = group.lanes.at(i)
+        if (isSmall) this.carryLane(lane)
+        else cutter.add(lane, lanes.inMemory(lane), lanes.bytes(lane))
       }
+      cutter.end()
     }
   }
 
@@ -129,7 +146,7 @@ export class CheckpointPlan {
       if (slice === undefined) slices.set(name, [job])
       else slice.push(job)
     }
-    this.planSegments(this.state.delayed.store, byId(slices))
+    this.planSlices(this.state.delayed.store, slices)
   }
 
   private planDead(): void {
@@ -137,39 +154,24 @@ export class CheckpointPlan {
     let bytes = 0
     for (const job of jobs) bytes += job.length
     if (this.isSmall(bytes)) for (const job of jobs) this.carry(job, CARRY_DEAD)
-    else this.planSegments(this.state.dead.store, byId(new Map([['', jobs]])))
+    else this.planSlices(this.state.dead.store, new Map([['', jobs]]))
   }
 
-  /** Cuts the sources into segments of about `segmentBytes`; a long one may end in one and go on in the next. */
-  private planSegments(set: SegmentSet, sources: readonly SizedSource[]): void {
-    const { segmentBytes } = this.options.tuning
-    let pieces: Piece[] = []
-    let bytes = 0
-    let ordinal = 0
-    const cut = (): void => {
-      this.segments.push({ set, ...this.newSegment(set, ordinal), pieces })
-      pieces = []
-      bytes = 0
-      ordinal = 0
+  private planSlices(set: SegmentSet, groups: ReadonlyMap<string, JobEntry[]>): void {
+    const cutter = new SegmentCutter(this, set)
+    for (const [name, jobs] of groups) {
+      const bytes = jobs.reduce((sum, job) => sum + job.length, 0)
+      const slice = this.slices.push({ name, jobs: jobs.sort((a, b) => a.id - b.id) }) - 1
+      cutter.add(~slice, jobs.length, bytes)
     }
-    for (const { source, count, bytes: sourceBytes } of sources) {
-      let from = 0
-      while (from < count) {
-        // By the average of the source: looking at each job would make the pause longer for no gain.
-        const average = sourceBytes / count
-        const room = Math.max(1, Math.ceil((segmentBytes - bytes) / average))
-        const to = Math.min(count, from + room)
-        bytes += (to - from) * average
-        pieces.push({ source, from, to, base: ordinal })
-        ordinal += to - from
-        from = to
-        if (bytes >= segmentBytes) cut()
-      }
-    }
-    if (pieces.length > 0) cut()
+    cutter.end()
   }
 
-  private newSegment(set: SegmentSet, records: number): { segment: Segment; salt: number } {
+  get segmentBytes(): number {
+    return this.options.tuning.segmentBytes
+  }
+
+  newSegment(set: SegmentSet, records: number): { segment: Segment; salt: number } {
     const { state } = this
     const file = set.nextFileName()
     const salt = newSalt(state)
@@ -229,16 +231,20 @@ export class CheckpointPlan {
     state.oldestFrozen = state.oldestInMemory
     if (!this.carriedReady) state.oldestInMemory = Infinity
     lanes.frozen = frozen
-    for (const { segment, pieces } of this.segments) {
-      for (const { source, from, to, base } of pieces) {
-        if ('lane' in source) {
-          if (from === 0) lanes.freeze(source.lane)
-          frozen.addPart(to, segment, base)
-        } else {
-          for (let i = from; i < to; i++) {
-            source.jobs[i].home = segment
-            source.jobs[i].ordinal = base + i - from
-          }
+    const { sources, froms, tos, bases } = this.pieces
+    for (const { segment, firstPiece, endPiece } of this.segments) {
+      for (let piece = firstPiece; piece < endPiece; piece++) {
+        const source = sources.at(piece)
+        const from = froms.at(piece)
+        if (source >= 0) {
+          if (from === 0) lanes.freeze(source)
+          frozen.addPart(tos.at(piece), segment, bases.at(piece))
+          continue
+        }
+        const { jobs } = this.slices[~source]
+        for (let i = from; i < tos.at(piece); i++) {
+          jobs[i].home = segment
+          jobs[i].ordinal = bases.at(piece) + i - from
         }
       }
     }
@@ -254,16 +260,14 @@ export class CheckpointPlan {
     state.dead.forgetEmpty()
     state.oldestFrozen = Infinity
     for (let i = 0; i < frozen.count; i++) {
-      const lane = frozen.lanes[i]
+      const lane = frozen.lanes.at(i)
+      const bound = state.jobs.id(frozen.heads.at(i))
       lanes.thaw(lane)
-      frozen.forEachPart(i, (segment, first, end) => lanes.thawRun(lane, segment, first, end, frozen.bounds[i]))
+      frozen.forEachPart(i, (segment, first, end) => lanes.thawRun(lane, segment, first, end, bound))
       const paused = pause(this.forgetNodes(i))
       if (paused !== undefined) await paused
     }
     lanes.frozen = undefined
-    for (const { set, segment } of this.segments) {
-      if (set !== state.delayed.store && set !== state.dead.store) segment.dropLanes()
-    }
   }
 
   /** Returns how many there were. */
@@ -272,9 +276,9 @@ export class CheckpointPlan {
     const { jobs } = state
     let isTaken = true
     let count = 0
-    for (let node = frozen.heads[i]; node !== NO_JOB; count++) {
+    for (let node = frozen.heads.at(i); node !== NO_JOB; count++) {
       const next = jobs.next(node)
-      if (node === frozen.cursors[i]) isTaken = false
+      if (node === frozen.cursors.at(i)) isTaken = false
       const entry = jobs.entry(node)
       jobs.remove(node)
       if (entry !== undefined && !isTaken) state.drop(entry)
@@ -288,16 +292,49 @@ export class CheckpointPlan {
     const { state, frozen } = this
     const { lanes } = state.ready
     for (const { segment } of this.segments) segment.abandoned = true
-    for (const lane of frozen.lanes) lanes.unfreeze(lane)
+    for (let i = 0; i < frozen.count; i++) lanes.unfreeze(frozen.lanes.at(i))
     lanes.frozen = undefined
     state.oldestInMemory = Math.min(state.oldestInMemory, this.oldestBefore)
     state.oldestFrozen = Infinity
   }
 }
 
-function byId(groups: ReadonlyMap<string, JobEntry[]>): SizedSource[] {
-  return [...groups].map(([name, jobs]) => {
-    const bytes = jobs.reduce((sum, job) => sum + job.length, 0)
-    return { source: { name, jobs: jobs.sort((a, b) => a.id - b.id) }, count: jobs.length, bytes }
-  })
+/** Cuts sources into segments of about `segmentBytes`; a long one may end in one and go on in the next. */
+class SegmentCutter {
+  private readonly plan: CheckpointPlan
+  private readonly set: SegmentSet
+  private firstPiece: number
+  private bytes = 0
+  private ordinal = 0
+
+  constructor(plan: CheckpointPlan, set: SegmentSet) {
+    this.plan = plan
+    this.set = set
+    this.firstPiece = plan.pieces.count
+  }
+
+  add(source: number, count: number, sourceBytes: number): void {
+    const { segmentBytes, pieces } = this.plan
+    // By the average of the source: looking at each job would make the pause longer for no gain.
+    const average = sourceBytes / count
+    for (let from = 0; from < count; ) {
+      const room = Math.max(1, Math.ceil((segmentBytes - this.bytes) / average))
+      const to = Math.min(count, from + room)
+      this.bytes += (to - from) * average
+      pieces.push(source, from, to, this.ordinal)
+      this.ordinal += to - from
+      from = to
+      if (this.bytes >= segmentBytes) this.end()
+    }
+  }
+
+  end(): void {
+    const { plan, set, firstPiece } = this
+    const endPiece = plan.pieces.count
+    if (endPiece === firstPiece) return
+    plan.segments.push({ set, ...plan.newSegment(set, this.ordinal), firstPiece, endPiece })
+    this.firstPiece = endPiece
+    this.bytes = 0
+    this.ordinal = 0
+  }
 }

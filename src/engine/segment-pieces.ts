@@ -4,10 +4,10 @@
  */
 import { SEGMENT_BLOCK_BYTES } from '../limits.js'
 import type { Chunk, JobEntry } from '../queue/job-entry.js'
-import { NO_JOB } from '../queue/job-table.js'
+import { type JobTable, NO_JOB } from '../queue/job-table.js'
 import { readAddedAt } from '../store/job-record.js'
 import { type RecordState, SegmentWriter } from '../store/segment-writer.js'
-import type { CheckpointPlan, PlannedSegment } from './checkpoint-plan.js'
+import type { CheckpointPlan, PlannedSegment, Slice } from './checkpoint-plan.js'
 import type { StoreState } from './store-state.js'
 
 /** Written between two yields: keeps a slice near a millisecond. */
@@ -25,35 +25,52 @@ export async function writePlanned(
   const writer = new SegmentWriter(state.env.files, segment.path, state.jobId, segment.id, planned.salt)
   try {
     let sliceEnd = SLICE_BYTES
-    for (const piece of planned.pieces) {
-      const { source, from, to } = piece
-      const { lanes, slots } = state.ready
-      const isLane = 'lane' in source
-      writer.beginLane(isLane ? slots.name(lanes.slotOf(source.lane)) : source.name)
-      const nodes = isLane ? nodesOf(state, plan, source.lane) : undefined
-      for (let i = from; i < to; i++) {
-        if (nodes === undefined) writeEntry(writer, (source as { jobs: readonly JobEntry[] }).jobs[i])
-        else writeNode(state, writer, nodes[i])
+    const { sources, froms, tos } = plan.pieces
+    for (let piece = planned.firstPiece; piece < planned.endPiece; piece++) {
+      const source = sources.at(piece)
+      const to = tos.at(piece)
+      const slice = source < 0 ? plan.slices[~source] : undefined
+      writer.beginLane(slice?.name ?? state.ready.slotName(source))
+      const nodes = slice === undefined ? new FrozenNodes(state, plan, source) : undefined
+      for (let i = froms.at(piece); i < to; i++) {
+        if (nodes === undefined) writeEntry(writer, (slice as Slice).jobs[i])
+        else writeNode(state, writer, nodes.at(i))
         if (writer.bytes < sliceEnd) continue
         sliceEnd = writer.bytes + SLICE_BYTES
         await pause()
       }
     }
-    segment.seal(await writer.finish())
+    // Those of slots are known to the queue already.
+    segment.seal(await writer.finish(sources.at(planned.firstPiece) < 0))
   } catch (error) {
     writer.abandon()
     throw error
   }
 }
 
-/** Nodes of the frozen lane by rising id. */
-function nodesOf(state: StoreState, plan: CheckpointPlan, lane: number): Int32Array {
-  const { frozen } = plan
-  const i = state.ready.lanes.frozenOf(lane)
-  const nodes = new Int32Array(frozen.totals[i])
-  let at = 0
-  for (let node = frozen.heads[i]; node !== NO_JOB; node = state.jobs.next(node)) nodes[at++] = node
-  return state.lifo ? nodes.reverse() : nodes
+/** Nodes of the frozen lane by rising id. A list that begins with the highest is turned around in an array. */
+class FrozenNodes {
+  private readonly jobs: JobTable
+  private readonly reversed: Int32Array | undefined
+  private node: number
+  private index = 0
+
+  constructor(state: StoreState, { frozen }: CheckpointPlan, lane: number) {
+    const i = state.ready.lanes.frozenOf(lane)
+    this.jobs = state.jobs
+    this.node = frozen.heads.at(i)
+    const total = frozen.totals.at(i)
+    if (!state.lifo || total === 1) return
+    this.reversed = new Int32Array(total)
+    for (let at = total - 1, node = this.node; node !== NO_JOB; node = this.jobs.next(node)) this.reversed[at--] = node
+  }
+
+  /** `i` rises from call to call. */
+  at(i: number): number {
+    if (this.reversed !== undefined) return this.reversed[i]
+    for (; this.index < i; this.index++) this.node = this.jobs.next(this.node)
+    return this.node
+  }
 }
 
 function writeNode({ jobs }: StoreState, writer: SegmentWriter, node: number): void {

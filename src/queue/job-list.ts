@@ -47,9 +47,9 @@ export function meltedList(jobs: JobTable, parts: FrozenLanes, frozen: number): 
   let count = 0
   let bytes = 0
   let isTaken = true
-  for (let node = parts.heads[frozen]; node !== NO_JOB; ) {
+  for (let node = parts.heads.at(frozen); node !== NO_JOB; ) {
     const next = jobs.next(node)
-    if (node === parts.cursors[frozen]) isTaken = false
+    if (node === parts.cursors.at(frozen)) isTaken = false
     const entry = jobs.entry(node)
     if (isTaken || entry !== undefined) {
       jobs.remove(node)

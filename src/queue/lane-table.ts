@@ -36,6 +36,7 @@ const HOLDS = 10
 /** Place in the heap of a slot that has very many lanes. */
 export const POSITION = 11
 const NONE = -1
+const NO_JOBS: readonly JobEntry[] = []
 
 /** How a lane gets at what lies in segments. */
 export interface LaneReader {
@@ -139,7 +140,7 @@ export class LaneTable {
   /** Bytes of the jobs in memory that wait in the lane. */
   bytes(lane: number): number {
     let bytes = this.get(lane, BYTES) >>> 0
-    for (const job of this.returned.get(lane)?.all() ?? []) bytes += job.length
+    for (const job of this.returnedJobs(lane)) bytes += job.length
     return bytes
   }
 
@@ -253,7 +254,7 @@ export class LaneTable {
     const [LIST, RETURNED, FREEZE, RUN] = [0, 1, 2, 3]
     if (this.get(lane, LISTED) > 0) offer(jobs.id(this.get(lane, HEAD)), LIST)
     if (returned !== undefined) offer((returned.peek() as JobEntry).id, RETURNED)
-    if (frozen !== NONE && parts.left[frozen] > 0) offer(jobs.id(parts.cursors[frozen]), FREEZE)
+    if (frozen !== NONE && parts.left.at(frozen) > 0) offer(jobs.id(parts.cursors.at(frozen)), FREEZE)
     const run = this.bestRun(lane, reader)
     if (run !== NONE) offer(this.runs.bound(run), RUN)
     assert(source !== NONE, 'a lane that counts jobs has one')
@@ -290,10 +291,11 @@ export class LaneTable {
 
   private takeFrozen(lane: number, frozen: number): JobEntry {
     const parts = this.frozen as FrozenLanes
-    const node = parts.cursors[frozen]
-    parts.cursors[frozen] = this.jobs.next(node)
-    const left = --parts.left[frozen]
-    const { segment, ordinal } = parts.place(frozen, this.lifo ? left : parts.totals[frozen] - left - 1)
+    const node = parts.cursors.at(frozen)
+    parts.cursors.set(frozen, this.jobs.next(node))
+    const left = parts.left.at(frozen) - 1
+    parts.left.set(frozen, left)
+    const { segment, ordinal } = parts.place(frozen, this.lifo ? left : parts.totals.at(frozen) - left - 1)
     const job = this.entryOf(node, lane)
     // Whether the segment becomes real is open: replay finds the job by id if it does not.
     segment.consume(ordinal)
@@ -334,7 +336,7 @@ export class LaneTable {
 
   /** What came back takes its place in the list: only for a freeze, since it may belong before what lies in runs. */
   private gather(lane: number): void {
-    const returned = this.returned.get(lane)
+    const returned = this.returned.size === 0 ? undefined : this.returned.get(lane)
     if (returned === undefined) return
     this.returned.delete(lane)
     const before = { head: this.head(lane), tail: this.get(lane, TAIL), count: this.get(lane, LISTED), bytes: 0 }
@@ -350,7 +352,7 @@ export class LaneTable {
   }
 
   returnedJobs(lane: number): readonly JobEntry[] {
-    return this.returned.get(lane)?.all() ?? []
+    return (this.returned.size === 0 ? undefined : this.returned.get(lane)?.all()) ?? NO_JOBS
   }
 
   /** Jobs of the lane in memory, listed or come back. */
@@ -365,7 +367,7 @@ export class LaneTable {
     const at = (lane & PAGE_MASK) * WORDS
     const head = page[at + HEAD]
     const parts = this.frozen as FrozenLanes
-    const frozen = parts.add(lane, head, page[at + LISTED], this.jobs.id(head))
+    const frozen = parts.add(lane, head, page[at + LISTED])
     page[at + FROZEN] = frozen
     page[at + LISTED] = 0
     page[at + BYTES] = 0

@@ -23,22 +23,44 @@ export interface SegmentIndex {
   readonly blockFirsts: readonly number[]
 }
 
-export function writeSegmentIndex(writer: ByteWriter, index: SegmentIndex): void {
+/** Lanes as they stand in the footer: encoded as they end, since with a host for every job objects would outweigh the jobs. */
+export interface EncodedLanes {
+  readonly count: number
+  readonly bytes: ByteWriter
+}
+
+export function writeLane(writer: ByteWriter, lane: Omit<SegmentLane, 'first'>): void {
+  writer.string(lane.name)
+  writer.varint(lane.count)
+  writer.varint(lane.lowestId)
+  writer.varint(lane.highestId - lane.lowestId)
+}
+
+export function writeSegmentIndex(writer: ByteWriter, index: Omit<SegmentIndex, 'lanes'>, lanes: EncodedLanes): void {
   const blocks = index.blockFirsts.length - 1
   writer.u32(index.records)
-  writer.u32(index.lanes.length)
+  writer.u32(lanes.count)
   writer.u32(blocks)
   writer.f64(index.oldestAddedAt)
-  for (const lane of index.lanes) {
-    writer.string(lane.name)
-    writer.varint(lane.count)
-    writer.varint(lane.lowestId)
-    writer.varint(lane.highestId - lane.lowestId)
-  }
+  writer.copy(lanes.bytes.buffer, lanes.bytes.start, lanes.bytes.position)
   for (let i = 0; i < blocks; i++) {
     writer.varint(index.blockOffsets[i] - (i === 0 ? 0 : index.blockOffsets[i - 1]))
     writer.varint(index.blockFirsts[i + 1] - index.blockFirsts[i])
   }
+}
+
+export function readLanes(reader: ByteReader, count: number): SegmentLane[] {
+  const lanes: SegmentLane[] = []
+  let first = 0
+  for (let i = 0; i < count; i++) {
+    const name = reader.string()
+    const records = reader.varint()
+    const lowestId = reader.varint()
+    const highestId = lowestId + reader.varint()
+    lanes.push({ name, first, count: records, lowestId, highestId })
+    first += records
+  }
+  return lanes
 }
 
 /** Throws DecodeError; also when the parts do not add up. `footerOffset` ends the last block. */
@@ -48,16 +70,9 @@ export function readSegmentIndex(buffer: Buffer, start: number, end: number, foo
   const laneCount = reader.u32()
   const blockCount = reader.u32()
   const oldestAddedAt = reader.f64()
-  const lanes: SegmentLane[] = []
-  let first = 0
-  for (let i = 0; i < laneCount; i++) {
-    const name = reader.string()
-    const count = reader.varint()
-    const lowestId = reader.varint()
-    const highestId = lowestId + reader.varint()
-    lanes.push({ name, first, count, lowestId, highestId })
-    first += count
-  }
+  const lanes = readLanes(reader, laneCount)
+  const last = lanes.at(-1)
+  const first = last === undefined ? 0 : last.first + last.count
   if (first !== records) throw new DecodeError(`lanes hold ${first} records, the footer says ${records}`, start)
   const blockOffsets: number[] = []
   const blockFirsts: number[] = []

@@ -3,6 +3,7 @@
  * manifest names it; until then it can be thrown away.
  */
 import { assert } from '../assert.js'
+import { ByteReader } from '../bytes/byte-reader.js'
 import { ByteWriter } from '../bytes/byte-writer.js'
 import { crc32 } from '../bytes/crc32.js'
 import type { FileHandle, FileSystem } from '../env/file-system.js'
@@ -18,7 +19,7 @@ import {
 } from './format.js'
 import { beginFrame, sealFrame } from './frame.js'
 import { closeQuietly, writeFully } from './json-file.js'
-import { type SegmentIndex, type SegmentLane, writeSegmentIndex } from './segment-index.js'
+import { readLanes, type SegmentIndex, type SegmentLane, writeLane, writeSegmentIndex } from './segment-index.js'
 
 export const SEGMENT_TRAILER_BYTES = 16
 const BLOCK_HEADER_BYTES = 8
@@ -33,6 +34,13 @@ export interface RecordState {
   readonly reason: string
 }
 
+export interface SealedSegment {
+  readonly bytes: number
+  readonly footerCrc: number
+  readonly index: Omit<SegmentIndex, 'lanes'>
+  readonly lanes?: readonly SegmentLane[]
+}
+
 export class SegmentWriter {
   readonly path: string
   readonly id: number
@@ -40,7 +48,10 @@ export class SegmentWriter {
   private readonly handle: FileHandle
   private readonly out = new ByteWriter(4 * SEGMENT_BLOCK_BYTES)
   private readonly scratch = new ByteWriter(1024)
-  private readonly lanes: { name: string; first: number; count: number; lowestId: number; highestId: number }[] = []
+  /** The lane whose records come now, and those before it. */
+  private readonly lane = { name: '', count: 0, lowestId: 0, highestId: 0 }
+  private readonly laneBytes = new ByteWriter(1024)
+  private laneCount = 0
   private readonly blockOffsets: number[] = []
   private readonly blockFirsts: number[] = []
   private records = 0
@@ -76,12 +87,21 @@ export class SegmentWriter {
 
   /** Records that follow belong to this lane. */
   beginLane(name: string): void {
-    this.lanes.push({ name, first: this.records, count: 0, lowestId: Infinity, highestId: 0 })
+    this.endLane()
+    this.lane.name = name
+  }
+
+  private endLane(): void {
+    const { lane } = this
+    if (lane.count === 0) return
+    writeLane(this.laneBytes, lane)
+    this.laneCount++
+    lane.count = 0
   }
 
   /** Ids rise inside a lane. `addedAt` and `id` are those of the record in `buffer[start, end)`. */
   add(state: RecordState, id: number, addedAt: number, buffer: Buffer, start: number, end: number): void {
-    const lane = this.lanes[this.lanes.length - 1]
+    const { lane } = this
     assert(lane.count === 0 || id > lane.highestId, 'ids rise inside a lane')
     if (lane.count === 0) lane.lowestId = id
     lane.highestId = id
@@ -134,20 +154,21 @@ export class SegmentWriter {
 
   private nextFirst = 0
 
-  /** Writes footer and trailer and syncs the file. The name is not yet durable. */
-  async finish(): Promise<{ bytes: number; footerCrc: number; index: SegmentIndex }> {
+  /** Writes footer and trailer and syncs the file. The name is not yet durable. `withLanes`: the caller wants to know them. */
+  async finish(withLanes: boolean): Promise<SealedSegment> {
+    this.endLane()
     this.flushBlock()
     const footerOffset = this.offset
-    const index: SegmentIndex = {
+    const index = {
       records: this.records,
       oldestAddedAt: this.records === 0 ? 0 : this.oldestAddedAt,
-      lanes: this.lanes.filter((lane) => lane.count > 0) as SegmentLane[],
       blockOffsets: [...this.blockOffsets, footerOffset],
       blockFirsts: [...this.blockFirsts, this.records],
     }
     const footer = new ByteWriter(SEGMENT_BLOCK_BYTES)
     beginFrame(footer)
-    writeSegmentIndex(footer, index)
+    const { laneBytes, laneCount } = this
+    writeSegmentIndex(footer, index, { count: laneCount, bytes: laneBytes })
     const footerBytes = footer.length
     sealFrame(footer.buffer, footer.start, footer.position, FRAME_FOOTER, this.salt)
     const footerCrc = footer.buffer.readUInt32LE(footer.start + 4)
@@ -163,7 +184,10 @@ export class SegmentWriter {
       throw ioError('syncing', this.path, error)
     }
     this.handle.close()
-    return { bytes: footerOffset + footerBytes + SEGMENT_TRAILER_BYTES, footerCrc, index }
+    const bytes = footerOffset + footerBytes + SEGMENT_TRAILER_BYTES
+    if (!withLanes) return { bytes, footerCrc, index }
+    const reader = new ByteReader(laneBytes.buffer, laneBytes.start, laneBytes.position)
+    return { bytes, footerCrc, index, lanes: readLanes(reader, laneCount) }
   }
 
   /** Closes the file without finishing it; the caller removes it. */

@@ -20,7 +20,7 @@ import {
 } from './format.js'
 import { readFrame } from './frame.js'
 import { readSegmentIndex, type SegmentIndex, type SegmentLane } from './segment-index.js'
-import { SEGMENT_TRAILER_BYTES } from './segment-writer.js'
+import { SEGMENT_TRAILER_BYTES, type SealedSegment } from './segment-writer.js'
 
 interface Block {
   readonly buffer: Buffer
@@ -75,8 +75,8 @@ export class Segment {
   bytes = 0
   footerCrc = 0
   /** Undefined while a checkpoint still writes it. */
-  private sealedIndex: SegmentIndex | undefined
-  private lanesDropped = false
+  private sealedIndex: Omit<SegmentIndex, 'lanes'> | undefined
+  private knownLanes: readonly SegmentLane[] | undefined
   readonly consumed: ConsumedSet
   /** The checkpoint that was to make it real failed: a home in it counts for nothing. */
   abandoned = false
@@ -110,20 +110,21 @@ export class Segment {
     return this.consumed.live
   }
 
-  get index(): SegmentIndex {
+  get index(): Omit<SegmentIndex, 'lanes'> {
     assert(this.sealedIndex !== undefined, 'the segment is sealed')
     return this.sealedIndex
   }
 
-  seal(sealed: { bytes: number; footerCrc: number; index: SegmentIndex }): void {
+  seal(sealed: SealedSegment): void {
     this.bytes = sealed.bytes
     this.footerCrc = sealed.footerCrc
     this.sealedIndex = sealed.index
+    this.knownLanes = sealed.lanes
   }
 
   /** The lanes as the footer lists them; read again when they are not in memory. */
   lanes(): readonly SegmentLane[] {
-    if (!this.lanesDropped) return this.index.lanes
+    if (this.knownLanes !== undefined) return this.knownLanes
     const { blockOffsets } = this.index
     const footerOffset = blockOffsets[blockOffsets.length - 1]
     const footer = readAt(this.handles, this.path, footerOffset, this.bytes - footerOffset - SEGMENT_TRAILER_BYTES)
@@ -134,8 +135,7 @@ export class Segment {
 
   /** Its runs are known to the lanes of the queue: with a host for every few jobs this list is larger than all else. */
   dropLanes(): void {
-    this.sealedIndex = { ...this.index, lanes: [] }
-    this.lanesDropped = true
+    this.knownLanes = undefined
   }
 
   consume(ordinal: number): void {
@@ -354,6 +354,7 @@ export function openSegment(
   }
   const consumed = ConsumedSet.decode(info.consumed, info.records, info.live, path)
   const segment = new Segment({ path, file: info.file, id: info.id, consumed, salt, handles, cache })
-  segment.seal({ bytes: info.bytes, footerCrc: info.footerCrc, index })
+  const { lanes, ...sealed } = index
+  segment.seal({ bytes: info.bytes, footerCrc: info.footerCrc, index: sealed, lanes })
   return segment
 }
